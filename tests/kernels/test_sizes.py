@@ -12,9 +12,11 @@ from intaglio.errors import UserError
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.sizes import Bounds, pinned
 from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.kernels.accesses import everything
 from intaglio.kernels.choice import lower_node
 from intaglio.kernels.interpret import interpret
 from intaglio.kernels.job import Packed, Scratch
+from intaglio.kernels.loop import For, Stmt, Store
 from intaglio.ops.activation import Relu
 from intaglio.ops.attention import Attention
 from intaglio.ops.base import Chain, Op, Step
@@ -33,7 +35,7 @@ from intaglio.ops.sizes import Dimensions, Iota
 from intaglio.targets.target import find_target
 
 LEAST, MOST = 1, 21
-TARGETS = ("x86-64-v3", "generic", pytest.param("x86-64-v4", marks=pytest.mark.slow))
+TARGETS = ("x86-64-v3", "generic", "x86-64-v4")
 BOUND = 3e-6
 
 
@@ -44,6 +46,7 @@ class Moving:
     make: Callable[[int], tuple[Op, Sequence[TensorType]]]
     constants: frozenset[int] = frozenset()
     low: int = LEAST
+    using: str = ""  # the kernel, where it is not the one that is chosen; on processors with vectors
     given: Mapping[int, Array] = field(default_factory=dict)  # constants that are not drawn
 
 
@@ -89,7 +92,17 @@ def _bytes(channels: int, stride: int = 1, pads: tuple[int, ...] = (1, 1, 1, 1))
         x, w = TensorType(DType.I8, (1, t, t, channels)), TensorType(DType.I8, (channels, 1, 3, 3))
         return op, [x, w, whole, whole, whole]
 
-    return Moving(make, frozenset({1, 2}), max(1, 3 - pads[1] - pads[3]), scales)
+    return Moving(make, frozenset({1, 2}), max(1, 3 - pads[1] - pads[3]), given=scales)
+
+
+def _patches(m: int, shape: Callable[[int], tuple[int, int, int]], pads: tuple[int, ...], low: int = 1) -> Moving:
+    """A convolution by Winograd, of an image of this shape."""
+
+    def make(t: int) -> tuple[Op, Sequence[TensorType]]:
+        op = Conv(pads=pads, layout=Layout.NHWC, epilogue=(Step(Relu(), (0,)),))
+        return op, [f32(*shape(t), 5), f32(10, 5, 3, 3), f32(10)]
+
+    return Moving(make, frozenset({1, 2}), low, f"winograd(m={m})")
 
 
 CASES: dict[str, Moving] = {
@@ -112,6 +125,8 @@ CASES: dict[str, Moving] = {
     "mean of another axis": Moving(lambda t: (Reduce("mean", (0,), False), [f32(t, 19)])),
     "largest, of what is kept": Moving(lambda t: (Reduce("max", (0,), False), [f32(4, t)])),
     "transpose": Moving(lambda t: (Transpose((1, 0)), [f32(t, 13)])),
+    "transpose to planes": Moving(lambda t: (Transpose((0, 3, 1, 2)), [f32(1, t, t, 9)])),
+    "transpose from planes": Moving(lambda t: (Transpose((0, 2, 3, 1)), [f32(1, 17, t, t)])),
     "transpose of both": Moving(lambda t: (Transpose((0, 2, 1)), [f32(2, t, t)])),
     "concat": Moving(lambda t: (Concat(1), [f32(2, t, 3), f32(2, 4, 3), f32(2, t, 3)])),
     "slice from the end": Moving(lambda t: (Slice((t - 1, 0), (1, 1), (1, 5)), [f32(t, 5)])),
@@ -130,6 +145,13 @@ CASES: dict[str, Moving] = {
     "convolution, bordered, every other pixel": _bordered(3, 2, (1, 1, 1, 1)),
     "convolution, bordered unevenly": _bordered(4, 3, (1, 3, 2, 0)),
     "convolution, bordered, dilated": _bordered(3, 1, (2, 2, 2, 2), apart=2),
+    "patches of 4": _patches(4, lambda t: (1, t, t + 2), (1, 1, 1, 1)),
+    "patches of 2": _patches(2, lambda t: (1, t + 1, t), (1, 1, 1, 1)),
+    "patches without a border": _patches(4, lambda t: (1, t, t), (0, 0, 0, 0), low=3),
+    "patches of rows, bordered unevenly": _patches(4, lambda t: (2, t, 6), (1, 0, 0, 1), low=2),
+    "patches of columns": _patches(2, lambda t: (1, 3, t), (1, 1, 1, 1)),
+    "patches of a batch": _patches(4, lambda t: (t, 5, 3), (1, 1, 1, 1)),
+    "patches of a batch of rows": _patches(4, lambda t: (t, t, 4), (1, 1, 1, 1)),
     "depthwise convolution, bordered": _bordered(5, 2, (2, 2, 2, 2), group=6),
     "depthwise convolution of bytes, bordered": _bytes(32),
     "depthwise convolution of bytes, bordered, two pixels in a vector": _bytes(8),
@@ -151,6 +173,12 @@ CASES: dict[str, Moving] = {
 }  # fmt: skip
 
 
+PAIRS = [
+    pytest.param(name, target, marks=pytest.mark.slow if target == "x86-64-v4" else ())
+    for name, case in CASES.items() for target in TARGETS if not (case.using and target == "generic")
+]  # fmt: skip
+
+
 def _drawn(type_: TensorType, seed: int) -> Array:
     random = np.random.default_rng(seed)
     if type_.dtype is DType.I64:
@@ -167,15 +195,13 @@ def _node(case: Moving, size: int) -> Node:
     return Node(op, [*values], [Value(f"y{n}", t) for n, t in enumerate(op.infer(*types))], "/node")
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "target"), PAIRS)
 def test_every_size_gives_what_the_reference_says(name: str, target: str) -> None:
     case = CASES[name]
     _assert_right(name, target, MOST, sorted({case.low, case.low + 1, 8, 9, 17, MOST}))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "target"), PAIRS)
 def test_sizes_below_a_vector_give_what_the_reference_says(name: str, target: str) -> None:
     """The number of vectors is the same for all of them then."""
     _assert_right(name, target, 7, sorted({CASES[name].low, 4, 7}))
@@ -185,8 +211,8 @@ def _assert_right(name: str, target: str, most: int, sizes: Sequence[int]) -> No
     case = CASES[name]
     bounds = Bounds({"T": (case.low, most)})
     node = _node(case, bounds.size("T"))
-    lowered = lower_node(node, find_target(target))
-    assert "size_T" in lowered.kernel.sizes
+    lowered = lower_node(node, find_target(target), case.using)
+    assert "size_T" in lowered.kernel.sizes and lowered.using.startswith(case.using.removesuffix(")"))
     for size in sizes:
         op, types = case.make(size)
         assert pinned(node.op, {"T": size}) == op
@@ -222,9 +248,23 @@ BORDERED = [(name, target) for name in CASES if "bordered" in name for target in
 @pytest.mark.parametrize(("name", "target"), [*BORDERED, ("convolution, bordered", "cortex-m4f")])
 def test_what_reaches_over_a_border_has_the_kernel_of_static_sizes(name: str, target: str) -> None:
     moving, fixed = (_node(CASES[name], size) for size in (Bounds({"T": (CASES[name].low, MOST)}).size("T"), MOST))
-    asked = "" if target != "x86-64-v3" or "depthwise" in name or "pool" in name else "conv_nhwc"  # Winograd needs to know the size
+    asked = "" if target != "x86-64-v3" or "depthwise" in name or "pool" in name else "conv_nhwc"  # not Winograd
     using = [lower_node(node, find_target(target), asked).using.partition("(")[0] for node in (moving, fixed)]
     assert using[0] == using[1] and "general" not in using[0]
+
+
+def _steps_of_8(body: tuple[Stmt, ...]) -> list[For]:
+    """Innermost loops that run 8 times, whatever the sizes are."""
+    loops = [stmt for stmt in everything(body) if isinstance(stmt, For)]
+    return [loop for loop in loops if isinstance(loop.body[0], Store) and loop.stop == loop.start + 8]
+
+
+@pytest.mark.parametrize(("name", "axis"), [("transpose from planes", "i"), ("transpose to planes", "j")])
+def test_a_transpose_of_a_range_goes_in_whole_blocks_along_the_axis_that_moves(name: str, axis: str) -> None:
+    """Of other loops, gcc 12 makes moves of single numbers: 64x64 pixels of 32 channels took 0.37 ms instead of 0.06 ms (Zen 4)."""
+    bounds = Bounds({"T": (1, MOST)})
+    loops = _steps_of_8(lower_node(_node(CASES[name], bounds.size("T")), find_target("x86-64-v3")).kernel.body)
+    assert [loop.var.name for loop in loops] == [axis]
 
 
 def test_an_operator_that_needs_to_know_the_size_is_refused() -> None:

@@ -9,13 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intaglio.ir.graph import Array
-from intaglio.ir.types import Layout
+from intaglio.ir.graph import Array, Node, Value
+from intaglio.ir.sizes import Bounds
+from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.kernels.choice import lower_node
 from intaglio.kernels.considered import considered
 from intaglio.kernels.contraction.patches import MOST_SCRATCH
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.transform import POINTS, transform
 from intaglio.kernels.contraction.winograd import plan_of
+from intaglio.kernels.job import Scratch
 from intaglio.ops.conv import Conv
 from intaglio.targets import Target
 from support.commands import Intaglio
@@ -129,6 +132,32 @@ def test_few_pixels_of_many_channels_take_the_smaller_transform_where_weights_ar
     assert note
     times = [float(part.split()[1]) for part in note.removeprefix("estimated ").split(", ")[1:]]
     assert times[0] < times[1]
+
+
+def ranged(channels: int, least: int, largest: int) -> Node:
+    """A picture as high and as wide as the caller says."""
+    t, op = Bounds({"T": (least, largest)}).size("T"), Conv((1, 1), (1, 1, 1, 1), (1, 1), 1, Layout.NHWC)
+    image = TensorType(DType.F32, (1, t, t, channels))
+    weights = np.zeros((channels, channels, 3, 3), np.float32)
+    operands: list[Value | None] = [Value("x", image), Value("w", TensorType(DType.F32, weights.shape), data=weights)]
+    return Node(op, operands, [Value("y", image)], "/conv")
+
+
+def test_a_range_of_sizes_is_judged_by_all_of_it() -> None:
+    """8x8 pixels alone would be faster; of 1x1 to 8x8 most are not."""
+    worth, not_worth = (considered(ranged(*range_), HERE)[0] for range_ in ((64, 8, 64), (1024, 1, 8)))
+    assert not worth.reason and worth.note.startswith("estimated over the range, as a part of direct: F(2x2) 0.")
+    assert "direct convolution is faster: estimated over the range" in not_worth.reason and not judged(image(1024, 8))[0]
+
+
+@pytest.mark.parametrize("isa", ["avx2", "avx512"])
+def test_a_range_of_sizes_needs_the_scratch_memory_of_the_largest(isa: str) -> None:
+    node, fixed = ranged(64, 3, 40), image(64, 40).node()
+    needed = [
+        sum(a.bytes for a in lower_node(each, TARGETS[isa], "winograd(m=4)").arguments if isinstance(a, Scratch))
+        for each in (node, fixed)
+    ]
+    assert needed[0] == needed[1]
 
 
 @pytest.mark.parametrize("isa", ["avx2", "avx512", "neon", "sse2"])

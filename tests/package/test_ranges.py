@@ -82,6 +82,34 @@ def test_nothing_is_read_of_what_is_empty(tmp_path: Path) -> None:
     assert done.returncode == 0 and "P=0:" in done.stdout, done.stderr
 
 
+def picture() -> Any:
+    return one("Conv", [1, 32, "H", "W"], {"w": floats(32, 32, 3, 3), "b": floats(32)}, pads=[1, 1, 1, 1])
+
+
+PIXELS: dict[str, Any] = {"H": (5, 24), "W": (7, 25)}  # of which most are computed faster by Winograd
+
+
+@needs_gcc
+def test_patches_of_a_range_stay_inside_of_the_image(tmp_path: Path) -> None:
+    flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    path, out = saved(picture(), tmp_path), tmp_path / "p"
+    package = intaglio.compile(path, output=out, dims=PIXELS, cflags=flags, cc="gcc", target="x86-64-v3")
+    assert "winograd(m=4" in (package.folder / "manifest.json").read_text()
+    done = subprocess.run([package.folder / "bin" / "model", "--selftest"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "H=5, W=7:" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_patches_of_a_range_have_the_bits_of_each_size(tmp_path: Path) -> None:
+    path = saved(picture(), tmp_path)
+    package = intaglio.compile(path, output=tmp_path / "p", dims=PIXELS, target="x86-64-v3")
+    for h, w in ((24, 25), (11, 14)):
+        x = floats(1, 32, h, w)
+        single = intaglio.compile(path, output=tmp_path / f"p{h}", dims={"H": h, "W": w}, target="x86-64-v3")
+        assert "winograd(m=4" in (single.folder / "manifest.json").read_text()
+        assert np.array_equal(package.run({"x": x})["y"], single.run({"x": x})["y"])
+
+
 def test_sums_over_nothing_are_zero(tmp_path: Path) -> None:
     nodes = [node("MatMul", "x w", "y"), node("ReduceSum", "y axes", "z", keepdims=0)]
     proto = model(nodes, [value("x", ["T", 4])], [value("y", None), value("z", None)], {"w": floats(4, 3), "axes": np.asarray([0])})

@@ -6,28 +6,24 @@ the fastest axis (a transpose) the copy goes in 8x8 blocks, so that both sides u
 
 from __future__ import annotations
 
-import itertools
 import math
 
-from intaglio.ir.sizes import Size, Undecided, least, most
+from intaglio.ir.sizes import Size, Undecided, least, most, moves
 from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_of
 from intaglio.kernels.job import Job, Lowered
-from intaglio.kernels.loop import ASSERTION_FAILED, Buffer, Expr, Load, Num, Type, cast, idx, imax, imin
+from intaglio.kernels.loop import ASSERTION_FAILED, Buffer, Expr, Load, Num, Operand, Type, cast, idx, imax, imin
 from intaglio.ops.control import AssertTrue
 from intaglio.ops.move import Concat, Pad, Roll, Slice, Tile, Transpose, Trilu
 
-Range = tuple[Expr, Expr]
 _BLOCK = 8
 
 
 def strided_copy(
     k: Builder, to: Buffer, to_base: Expr, source: Buffer, source_base: Expr, sizes: Shape, to_strides: tuple[int, ...],
-    source_strides: tuple[int, ...], *, blocks_written_out: bool = False,
+    source_strides: tuple[int, ...],
 ) -> None:  # fmt: skip
-    """`blocks_written_out`: where a caller gives the sizes, the compiler sees blocks all the same. gcc 12 makes vectors of 64
-    assignments, and of two loops of 8 makes code that takes six times as long (Zen 4)."""
     if math.prod(sizes) == 0:
         return
     merged, (to_walk, source_walk) = merge_axes(sizes, [to_strides, source_strides])
@@ -51,26 +47,36 @@ def strided_copy(
     with k.loops([f"i{n}" for n in outer], [merged[n] for n in outer]) as at:
         to_at = k.let("to", to_base + offset_of(at, [to_walk[n] for n in outer]))
         source_at = k.let("from", source_base + offset_of(at, [source_walk[n] for n in outer]))
-
-        def block(i_range: Range, j_range: Range) -> None:
-            with k.loop("j", *j_range) as j, k.loop("i", *i_range) as i:
-                k.store(to, to_at + j + i * to_walk[fast], Load(source, source_at + i + j * source_walk[-1], kind))
-
-        across, down = merged[fast], merged[-1]
-        if blocks_written_out and (isinstance(across, Size) or isinstance(down, Size)):
-            whole, tall = across // _BLOCK * _BLOCK, down // _BLOCK * _BLOCK
-            with k.loop("bj", 0, tall, _BLOCK) as bj, k.loop("bi", 0, whole, _BLOCK) as bi:
-                place = k.let("place", to_at + bj + bi * to_walk[fast])
-                origin = k.let("origin", source_at + bi + bj * source_walk[-1])
-                for n, m in itertools.product(range(_BLOCK), repeat=2):
-                    k.store(to, place + (n * to_walk[fast] + m), Load(source, origin + (m * source_walk[-1] + n), kind))
-            if tall != down:
-                block((idx(0), idx(whole)), (idx(tall), idx(down)))
-            if whole != across:
-                block((idx(whole), idx(across)), (idx(0), idx(down)))
+        if moves((merged[-1], merged[fast])):
+            _blocks_of_sizes(k, to, to_at, to_walk[fast], source, source_at, source_walk[-1], (merged[-1], merged[fast]))
             return
-        with k.loop("bj", 0, down, _BLOCK) as bj, k.loop("bi", 0, across, _BLOCK) as bi:
-            block((bi, imin(bi + _BLOCK, across)), (bj, imin(bj + _BLOCK, down)))
+        with (
+            k.loop("bj", 0, merged[-1], _BLOCK) as bj,
+            k.loop("bi", 0, merged[fast], _BLOCK) as bi,
+            k.loop("j", bj, imin(bj + _BLOCK, merged[-1])) as j,
+            k.loop("i", bi, imin(bi + _BLOCK, merged[fast])) as i,
+        ):
+            k.store(to, to_at + j + i * to_walk[fast], Load(source, source_at + i + j * source_walk[-1], kind))
+
+
+def _blocks_of_sizes(
+    k: Builder, to: Buffer, to_at: Expr, to_pitch: int, source: Buffer, source_at: Expr, source_pitch: int, sizes: tuple[int, int]
+) -> None:
+    """Axes j and i, of which the result walks the first by steps of 1 and the source the second. Where the caller gives a size,
+    compilers turn a block into moves of vectors only if it is known to be whole, and the axis that moves is the inner one."""
+    whole_j, whole_i = (size // _BLOCK * _BLOCK for size in sizes)
+
+    def copied(first: tuple[str, Operand, Operand], second: tuple[str, Operand, Operand]) -> None:
+        with k.loop(*first) as a, k.loop(*second) as b:
+            i, j = (a, b) if second[0] == "j" else (b, a)
+            at = source_at + i + j * source_pitch
+            k.store(to, to_at + j + i * to_pitch, Load(source, at, Type(source.dtype.value)))
+
+    with k.loop("bj", 0, whole_j, _BLOCK) as bj, k.loop("bi", 0, whole_i, _BLOCK) as bi:
+        block = ("j", bj, bj + _BLOCK), ("i", bi, bi + _BLOCK)
+        copied(*(block[::-1] if isinstance(sizes[0], Size) else block))
+    copied(("i", whole_i, sizes[1]), ("j", 0, whole_j))
+    copied(("i", 0, sizes[1]), ("j", whole_j, sizes[0]))
 
 
 def _about(job: Job, extra: str = "") -> str:
@@ -85,8 +91,7 @@ def transpose(job: Job) -> Lowered:
     x, y = job.operand(0, "x"), job.writes()
     strides = strides_of(job.type(0).shape)
     out = job.node.output.shape
-    walk = tuple(strides[p] for p in op.perm)
-    strided_copy(job.k, y, idx(0), x, idx(0), out, strides_of(out), walk, blocks_written_out=not job.target.bare)
+    strided_copy(job.k, y, idx(0), x, idx(0), out, strides_of(out), tuple(strides[p] for p in op.perm))
     return job.done("transpose", _about(job, f"perm {list(op.perm)}"))
 
 

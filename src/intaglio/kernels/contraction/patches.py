@@ -12,9 +12,11 @@ buffer and then along columns, so that it fits the registers and is short text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from intaglio.ir.sizes import Size, most
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.micro import MicroKernel
@@ -45,7 +47,8 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Patches of the images, and how many of them go through the scratch memory at a time."""
+    """Patches of the images, and how many of them go through the scratch memory at a time. Where the caller says how large the
+    image is, `down`, `across` and `patches` are what it says; all else is for the largest."""
 
     way: Transform
     down: int
@@ -71,10 +74,10 @@ def cut(p: Problem, target: Target, way: Transform, tile: Tile, wide: int, sizes
     down, across = -(-p.out_height // way.size), -(-p.out_width // way.size)
     patches, products = p.batch * down * across, way.reach**2
     each = products * (p.channels * sizes.patch + wide * sizes.product)
-    tiles, threads = -(-patches // tile.rows), target.threads
+    tiles, threads = -(-most(patches) // tile.rows), 1 if p.moves else target.threads
     own = -(-tiles // threads) * threads <= EVEN * tiles or tiles * tile.rows * each > MOST_SCRATCH
     if own:
-        share = patches if threads == 1 else -(-tiles // threads) * tile.rows
+        share = most(patches) if threads == 1 else -(-tiles // threads) * tile.rows
         block = _block(share, tile.rows, each, products * p.channels * wide * sizes.weight, target.l2_bytes)
     else:
         block = tiles * tile.rows
@@ -130,8 +133,9 @@ def by_patches(job: Job, p: Problem, plan: Plan, before: Before, after: After, m
     k = job.k
     far = far_weights(job.target, plan.products * p.channels * plan.wide * micro.w.dtype.bytes)
     tiles = Tiles(k, Problem.matrix(plan.block, p.channels, plan.wide), plan.tile, micro, far=far)
-    low, high = job.share("first", plan.patches, plan.tile.rows) if plan.own else (idx(0), idx(plan.patches))
-    with k.loop("first", low, high, plan.block) as first:
+    fixed = not isinstance(plan.patches, Size)
+    low, high = job.share("first", plan.patches, plan.tile.rows) if plan.own and fixed else (idx(0), idx(plan.patches))
+    with k.loop("first", low, high, plan.block) if fixed or most(plan.patches) > plan.block else nullcontext(low) as first:
         there = k.let("there", imin(plan.block, high - first))
         with k.loop("patch", 0, there) as at:
             before.write(at, first + at)
@@ -160,6 +164,11 @@ def _planes(job: Job, plan: Plan, name: str, columns: int, dtype: DType) -> Plan
 def _place(job: Job, plan: Plan, which: Expr) -> tuple[Expr, Expr, Expr]:
     """Image, row and column of the first result of a patch."""
     k, size = job.k, plan.way.size
+    if isinstance(plan.patches, Size):  # divisions that take a while: as few as possible
+        row = k.let("row", which // plan.across)
+        column, single = k.let("ow", (which - row * plan.across) * size), plan.patches == plan.down * plan.across
+        n = idx(0) if single else k.let("n", row // plan.down)
+        return n, k.let("oh", (row - n * plan.down) * size), column
     n = k.let("n", which // (plan.down * plan.across))
     return n, k.let("oh", which // plan.across % plan.down * size), k.let("ow", which % plan.across * size)
 
@@ -247,15 +256,15 @@ class After:
         k, p, size = self.job.k, self.p, self.plan.way.size
         n, oh, ow = _place(self.job, self.plan, which)
         start = k.let("start", ((n * p.out_height + oh) * p.out_width + ow) * p.out_channels)
-        rows = k.let("rows", imin(size, p.out_height - oh)) if p.out_height % size else idx(size)
+        rows = k.let("rows", imin(size, p.out_height - oh)) if p.out_height % size != 0 else idx(size)
         whole, rest = p.out_width // size, p.out_width % size
-        if not (whole and rest):
-            self._channels(at, start, rows, rest or size)
+        if whole == 0 or rest == 0:
+            k.one_of(rest if whole == 0 else size, lambda columns: self._channels(at, start, rows, columns))
             return
         with k.when(ow.compare("lt", whole * size)):
             self._channels(at, start, rows, size)
         with k.otherwise():
-            self._channels(at, start, rows, rest)
+            k.one_of(rest, lambda columns: self._channels(at, start, rows, columns))
 
     def _channels(self, at: Expr, start: Expr, rows: Expr, columns: int) -> None:
         """The first rows and columns of the results are inside the image."""

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.sizes import Size, Undecided, larger, largest, most, moves, smaller
+from intaglio.ir.sizes import Size, Undecided, larger, largest, most, moves, names_of, pinned, smaller
 from intaglio.kernels.builder import Builder
+from intaglio.kernels.contraction.tile import spread_out
 from intaglio.kernels.job import Job, fact
 from intaglio.kernels.loop import Expr, Num, both, idx, imax, imin
 from intaglio.ops.conv import Conv
@@ -60,6 +62,15 @@ class Problem:
             (self.batch, self.height, self.width, self.out_height, self.out_width)
         )
         return replace(self, batch=batch, height=height, width=width, out_height=out_height, out_width=out_width)
+
+    def some(self, count: int) -> list[Problem]:
+        """About `count` of the problems that this one is for the sizes that a caller may give, from the least to the largest."""
+        moving = [n for n in (self.batch, self.height, self.width) if isinstance(n, Size)]
+        ranges = {name: pair for n in moving for name, pair in n.bounds.ranges.items() if name in names_of(self)}
+        each = max(2, round(count ** (1 / max(1, len(ranges)))))
+        points = [spread_out([*range(low, high + 1)], each) for low, high in ranges.values()]
+        found = [pinned(self, dict(zip(ranges, sizes, strict=True))) for sizes in product(*points)]
+        return [problem for problem in found if problem.rows]
 
     @property
     def depth(self) -> int:

@@ -323,15 +323,15 @@ class Tiles:
     def first_rows(self, x: Buffer, count: Expr, rest: int) -> None:
         """The first `count` rows of x, which the running program knows: whole tiles, or whole tiles and `rest` rows."""
         p, k, high = self.problem, self.k, self.tile.rows
-        tall = k.let("tall", count // high * high) if rest else count
+        tall = k.let("tall", count // high * high) if rest != 0 else count
 
         def body(block: Block, at: Expr, column: Expr) -> None:
             with k.loop("m", 0, tall, high) as m:
                 ahead = self._ahead(block, at, p.rows // high, m // high)
                 self._matrix_tile(x, m, high, block, at, column, ahead)
-            if rest:
+            if rest != 0:
                 with k.when(tall.compare("lt", count)):
-                    self._matrix_tile(x, tall, rest, block, at, column)
+                    k.one_of(rest, lambda rows: self._matrix_tile(x, tall, rows, block, at, column))
 
         self._each_block(self._packed_depth(), body)
 

@@ -4,6 +4,8 @@
 
 U = G g G' is computed and packed at compile time (`transform.py`).
 
+Where the caller says how large the image is, patches are counted when it runs; all else is planned for the largest one.
+
 Does not apply with `--exact`, since results are rounded differently from a direct sum; nor where memory has a limit, since weights
 grow by 4 (m = 4) or 16/9 (m = 2). Layers with many channels and few pixels stay direct for that reason: see `estimates`.
 """
@@ -13,9 +15,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import geometric_mean
 
 import numpy as np
 
+from intaglio.ir.sizes import most
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.fma import Fma, computed, direct_us, not_float_image, pack_bias, pack_panels
@@ -32,6 +37,7 @@ from intaglio.ops.conv import Conv
 from intaglio.targets import Target
 
 TRANSFORM_CYCLES = 6.0  # per product, patch and vector. With AVX2, 36 products (m = 4) took 170 to 210, 16 (m = 2) took 65 to 90
+MOST_SIZES = 16  # of a range, that the estimate looks at
 GAIN = 7 / 8  # the estimate must be this much better, for the memory and the rounding that it costs
 
 
@@ -41,7 +47,7 @@ GAIN = 7 / 8  # the estimate must be this much better, for the memory and the ro
 def plan_of(p: Problem, target: Target, lanes: int, size: int, asked: Tile | None = None) -> Plan:
     way, wide, number = transform(size), -(-p.out_channels // lanes) * lanes, DType.F32.bytes
     patches = p.batch * -(-p.out_height // size) * -(-p.out_width // size)
-    tile = asked or choose_tile(target, patches, wide, p.channels, lanes)
+    tile = asked or choose_tile(target, most(patches), wide, p.channels, lanes)
     return cut(p, target, way, tile, wide, Sizes(number, number, number))
 
 
@@ -50,16 +56,21 @@ def plan_of(p: Problem, target: Target, lanes: int, size: int, asked: Tile | Non
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """Microseconds of one layer: the direct convolution, and F(m x m, 3x3) by m."""
+    """Microseconds of one layer: the direct convolution, and F(m x m, 3x3) by m. `over_range`: as parts of what the direct one
+    takes, the geometric mean of all sizes that were looked at: twice and half the time even out."""
 
     direct: float
     by_size: dict[int, float]
+    over_range: bool = False
 
     @property
     def best(self) -> int:
         return min(self.by_size, key=lambda size: self.by_size[size])
 
     def __str__(self) -> str:
+        if self.over_range:
+            ways = ", ".join(f"F({m}x{m}) {part:.2g}" for m, part in self.by_size.items())
+            return f"estimated over the range, as a part of direct: {ways}"
         ways = ", ".join(f"F({m}x{m}) {time:.3g} us" for m, time in self.by_size.items())
         return f"estimated {self.direct:.3g} us direct, {ways}"
 
@@ -68,11 +79,19 @@ class Estimates:
 def estimates(job: Job) -> Estimates:
     """For one thread, whatever the number of threads is: bits of a result do not depend on it."""
     p, alone = problem_of(job), replace(job.target, threads=1)
-    return Estimates(direct_us(p, alone, job.vector.lanes), {size: _micros(job, alone, p, size) for size in POINTS})
+    if not p.moves:
+        return _estimated(alone, job.vector.lanes, p)
+    found = [_estimated(alone, job.vector.lanes, one) for one in p.some(MOST_SIZES)]
+    parts = {size: geometric_mean(one.by_size[size] / one.direct for one in found) for size in POINTS}
+    return Estimates(1.0, parts, over_range=True)
 
 
-def _micros(job: Job, target: Target, p: Problem, size: int, asked: Tile | None = None) -> float:
-    lanes = job.vector.lanes
+@lru_cache(1024)
+def _estimated(target: Target, lanes: int, p: Problem) -> Estimates:
+    return Estimates(direct_us(p, target, lanes), {size: _micros(target, lanes, p, size) for size in POINTS})
+
+
+def _micros(target: Target, lanes: int, p: Problem, size: int, asked: Tile | None = None) -> float:
     plan = plan_of(p, target, lanes, size, asked)
     vectors = -(-p.channels // lanes) + plan.wide // lanes
     steps = plan.products * (
@@ -95,7 +114,8 @@ def winograd_ways(job: Job) -> list[str]:
 
 
 def winograd_estimate(job: Job) -> float:
-    return _micros(job, job.target, problem_of(job), _asked_size(job) or estimates(job).best, parse_tile(job.asked))
+    p, size = problem_of(job).most(), _asked_size(job) or estimates(job).best
+    return _micros(job.target, job.vector.lanes, p, size, parse_tile(job.asked))
 
 
 def winograd_applies(job: Job) -> str | None:
@@ -108,8 +128,6 @@ def _not_possible(job: Job) -> str | None:
         return "it is for processors with vectors of floats"
     if p.group != 1 or (p.kernel, p.strides, p.dilations) != ((TAPS, TAPS), (1, 1), (1, 1)):
         return "it is not 3x3 with stride 1, dilation 1 and one group"
-    if p.moves:
-        return "the caller says how large the image is"
     if job.type(1).dtype is not DType.F32:
         return f"the weights are {job.type(1).dtype.value}, not f32"
     if target.exact:
