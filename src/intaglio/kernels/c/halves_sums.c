@@ -194,7 +194,7 @@ IG_INLINE void NAME(const int8_t *w, const uint8_t *runs, const int32_t *pixels,
             s2 -= 0x8000u;
             a = 0x8000u;
             b = 0x8000u;
-            fit = pixels + 8 == end ? 1 : *run++ + 1;
+            fit = pixels + 8 == end ? 1 : (ptrdiff_t)*run++ + 1;
         }
         a += PRODUCT(2, 0) + PRODUCT(3, 0);
         b += PRODUCT(2, 1) + PRODUCT(3, 1);
