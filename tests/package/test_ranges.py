@@ -18,7 +18,7 @@ from intaglio.errors import ModelError, UserError
 from intaglio.ir.graph import Array
 from support.building import needs_gcc
 from support.commands import Intaglio
-from support.onnx_models import model, node, saved, value
+from support.onnx_models import ints, model, node, saved, value
 
 RANDOM = np.random.default_rng(3)
 BOOL, INT64 = onnx.TensorProto.BOOL, onnx.TensorProto.INT64
@@ -266,3 +266,21 @@ def test_the_hint_of_a_largest_size_is_python(tmp_path: Path) -> None:
     with pytest.raises(ModelError) as caught:
         intaglio.compile(path)
     assert "`max={'y': N}`" in caught.value.hint
+
+
+def test_pads_to_a_multiple_and_to_a_least_size(tmp_path: Path) -> None:
+    """Divided, multiplied and compared as single numbers, which follow from the size alone."""
+    nodes = [
+        node("Shape", "x", "s"), node("Gather", "s zero", "t"), node("Add", "t seven", "a"), node("Div", "a eight", "b"),
+        node("Mul", "b eight", "c"), node("Max", "c least", "d"), node("Sub", "d t", "p"), node("Unsqueeze", "p first", "after"),
+        node("Concat", "none after", "pads", axis=0), node("Pad", "x pads", "y"),
+    ]  # fmt: skip
+    numbers = {"zero": 0, "seven": 7, "eight": 8, "least": 16}
+    constants = {name: np.asarray(number) for name, number in numbers.items()} | {"first": ints(0), "none": ints(0)}
+    path = saved(model(nodes, [value("x", ["T"])], [value("y", None)], constants), tmp_path)
+    package = intaglio.compile(path, output=tmp_path / "p", dims={"T": "1..40"})
+    for size in (1, 7, 16, 17, 40):
+        x = np.arange(1, size + 1, dtype=np.float32)
+        y = package.run(x)["y"]
+        assert len(y) == max(-(-size // 8) * 8, 16)
+        np.testing.assert_array_equal(y, np.pad(x, (0, len(y) - size)))

@@ -10,9 +10,10 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array, Node, Value
-from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Size, Undecided, array_of, most, names_of, settled, whole
+from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Size, Undecided, array_of, larger, most, names_of, settled, smaller, whole
 from intaglio.ir.types import MAX_RANK, DType, TensorType
 from intaglio.ops.base import Op, narrow
+from intaglio.ops.binary import Binary, Div, Max, Min
 from intaglio.ops.control import AssertTrue
 from intaglio.ops.convert import Cast, Dequantize
 from intaglio.ops.found import AsSize, NonZero
@@ -45,9 +46,33 @@ def of_sizes(op: Op, arrays: list[Array | None]) -> tuple[Array, ...] | None:
         return tuple(a for a in arrays if a is not None) if op.to.is_int else None
     wide = [a if a is None or a.dtype.kind not in "iu" else a.astype(object) for a in arrays]
     try:
+        if isinstance(op, Binary):
+            return (_of_two(op, *(a for a in wide if a is not None)),)
         return tuple(np.asarray(a) for a in op.reference(*wide))
     except (Undecided, TypeError, ValueError, AttributeError):
         return None
+
+
+def _divided(a: int, b: int) -> int:
+    """Towards zero, as integers are divided. The signs must be the same for all sizes."""
+    if b == 0:
+        return 0
+    positive = (a >= 0) == (b > 0)
+    return abs(a) // abs(b) if positive else -(abs(a) // abs(b))
+
+
+_BY_TWO: dict[type[Op], Callable[[int, int], int]] = {Max: larger, Min: smaller, Div: _divided}  # numpy would ask which is larger
+
+
+def _of_two(op: Binary, a: Array, b: Array) -> Array:
+    """As arrays with an axis: numpy takes a single object out of its array."""
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    a, b = (np.broadcast_to(one, shape).reshape(-1) for one in (a, b))
+    if type(op) not in _BY_TWO:
+        return np.asarray(op.compute(a, b)).reshape(shape)
+    found = np.empty(len(a), object)
+    found[:] = [_BY_TWO[type(op)](x, y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    return found.reshape(shape)
 
 
 @dataclass(frozen=True, slots=True)
