@@ -100,6 +100,15 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[int, ...], int]
     "average pool, rounded up": (
         lambda: one("AveragePool", [1, 3, "T", 8], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1), (3, 12), (3, 8), 2
     ),
+    "max pool, as large": (
+        lambda: one("MaxPool", [1, 3, "T", 8], kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"), (5, 12), (3, 8), 2
+    ),
+    "average pool, as large": (
+        lambda: one("AveragePool", [1, 3, "T", 8], kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_LOWER"), (5, 12), (3, 8), 2
+    ),
+    "max pool, uneven pads": (
+        lambda: one("MaxPool", [1, 3, "T", 8], kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1]), (5, 12), (3, 8), 2
+    ),
     "reflected": (
         lambda: one("Pad", [1, 3, "T", 8], {"p": np.asarray([0, 0, 2, 1, 0, 0, 2, 1])}, mode="reflect"), (3, 12), (3, 8), 2
     ),
