@@ -82,9 +82,10 @@ def test_nothing_is_read_of_what_is_empty(tmp_path: Path) -> None:
     assert done.returncode == 0 and "P=0:" in done.stdout, done.stderr
 
 
-def test_sums_over_nothing_are_zero(tmp_path: Path) -> None:
-    nodes = [node("MatMul", "x w", "y"), node("ReduceSum", "y axes", "z", keepdims=0)]
-    proto = model(nodes, [value("x", ["T", 4])], [value("y", None), value("z", None)], {"w": floats(4, 3), "axes": np.asarray([0])})
+def test_sums_and_means_over_nothing_are_zero(tmp_path: Path) -> None:
+    nodes = [node("MatMul", "x w", "y"), node("ReduceSum", "y axes", "z", keepdims=0), node("ReduceMean", "y axes", "m")]
+    outputs = [value("y", None), value("z", None), value("m", None)]
+    proto = model(nodes, [value("x", ["T", 4])], outputs, {"w": floats(4, 3), "axes": np.asarray([0])})
     same(proto, tmp_path, {"T": (0, 12)}, [{"x": floats(n, 4)} for n in (0, 1, 12)])
 
 
