@@ -244,6 +244,10 @@ def test_rows_are_repeated_as_often_as_data_says(tmp_path: Path) -> None:
     counts = ([1, 2, 0, 3], [0, 0, 0, 0], [5, 5, 5, 5], [0, 0, 20, 0])
     agrees(package, Lengths(), *[(torch.randn(4, 3), torch.tensor(n)) for n in counts])
     assert package.validate().ok
+    for wrong in ([3, -1, 0, 2], [-1, 0, 0, 0], [21, 0, 0, 0], [2**62, 2**62, 2**62, 2**62], [2**63 - 1, 2**63 - 1, 1, 3]):
+        with pytest.raises(AnswerIsNo) as refused:
+            package.run({"in0": np.zeros((4, 3), np.float32), "in1": np.asarray(wrong)})
+        assert refused.value.slug == "size-out-of-bounds", wrong
 
 
 class Enlarged(torch.nn.Module):

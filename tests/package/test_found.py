@@ -17,6 +17,8 @@ from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
 from intaglio.ir.spans import Span
 from intaglio.ir.text import parse_graph, print_graph
+from intaglio.ops.base import BadOperator
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.run.package import Package
 from support.commands import Intaglio
 from support.onnx_models import BOOL, FLOAT, INT64, ints, model, node, onnx, saved, value
@@ -286,3 +288,39 @@ def test_integers_whose_number_depends_on_data_are_compared_with_floats(tmp_path
     proto = model(nodes, [value("x", [12, 4]), value("m", [12], BOOL)], [value("y", None)], weights)
     package = intaglio.compile(saved(proto, tmp_path), output=tmp_path / "p", quantize="int8")
     assert package.validate().ok
+
+
+LOW, HIGH = -(2**63), 2**63 - 1
+STEPS: list[tuple[str, Any, Any, Any]] = [
+    ("l", 0, HIGH, 2), ("l", -(2**62), 2**62, 2**59), ("l", LOW, HIGH, 1), ("l", LOW, HIGH, 2**60), ("l", HIGH, LOW, -1),
+    ("l", HIGH, LOW, -(2**61)), ("l", HIGH, LOW, LOW), ("l", LOW, LOW + 1, HIGH), ("l", HIGH, LOW, 1), ("l", LOW, HIGH, -3),
+    ("l", 3, 3, 1), ("l", 3, 20, 5), ("l", 20, 3, -5), ("l", 0, 9, 0), ("l", 0, 16, 1), ("l", 0, 17, 1),
+    ("i", -(2**31), 2**31 - 1, 1), ("i", -(2**31), 2**31 - 1, 2**28), ("i", 2**31 - 1, -(2**31), -(2**30)), ("i", 4, 1, 0),
+    ("i", 9, 0, -2), ("f", 0, 1, 0.25), ("f", 1, -1, -0.3), ("f", 0, 1, 0), ("f", 0, 0, 0), ("f", 1, 0, 0), ("f", 0, 1, np.nan),
+    ("f", np.nan, 1, 1), ("f", 0, np.nan, 1), ("f", 0, np.inf, 1), ("f", 0, -3e38, 1e-3), ("f", 0, 3e38, 1e-3), ("f", 0, 1, -1),
+]  # fmt: skip
+
+
+def test_steps_are_counted_without_overflow_or_told_to_be_too_many(tmp_path: Path) -> None:
+    kinds: dict[str, tuple[int, Any]] = {"l": (INT64, np.int64), "i": (6, np.int32), "f": (FLOAT, np.float32)}
+    inputs = [value(f"{kind}{n}", [], code) for kind, (code, _) in kinds.items() for n in "abd"]
+    outputs = [value(f"{kind}y", None, code) for kind, (code, _) in kinds.items()]
+    nodes = [node("Range", f"{kind}a {kind}b {kind}d", f"{kind}y") for kind in kinds]
+    path = saved(model(nodes, inputs, outputs, {}), tmp_path)
+    package = intaglio.compile(path, max={f"{kind}y": 16 for kind in kinds}, library_only=True)
+    meaning, _ = load(path, most={f"{kind}y": 16 for kind in kinds})
+    usual = {f"{kind}{n}": np.asarray(1, dtype) for kind, (_, dtype) in kinds.items() for n in "abd"}
+    for kind, *ends in STEPS:
+        given = {**usual, **{f"{kind}{n}": np.asarray(end, kinds[kind][1]) for n, end in zip("abd", ends, strict=True)}}
+        start, limit, delta = (float(given[f"{kind}{n}"]) if kind == "f" else int(given[f"{kind}{n}"]) for n in "abd")
+        count = (np.ceil((limit - start) / delta) if kind == "f" else -((start - limit) // delta)) if delta else np.nan
+        if not count <= 16:
+            with pytest.raises(AnswerIsNo) as caught:
+                package.run(given)
+            assert caught.value.slug == "size-out-of-bounds", ends
+            with pytest.raises(BadOperator):
+                evaluate_graph(meaning, given)
+            continue
+        want = np.asarray([start + n * delta for n in range(max(0, int(count)))]).astype(kinds[kind][1])
+        for got in (package.run(given), evaluate_graph(meaning, given)):
+            assert got[f"{kind}y"].shape == want.shape and np.allclose(got[f"{kind}y"], want, rtol=1e-6, atol=0), ends

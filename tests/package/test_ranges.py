@@ -110,9 +110,10 @@ def test_patches_of_a_range_have_the_bits_of_each_size(tmp_path: Path) -> None:
         assert np.array_equal(package.run({"x": x})["y"], single.run({"x": x})["y"])
 
 
-def test_sums_over_nothing_are_zero(tmp_path: Path) -> None:
-    nodes = [node("MatMul", "x w", "y"), node("ReduceSum", "y axes", "z", keepdims=0)]
-    proto = model(nodes, [value("x", ["T", 4])], [value("y", None), value("z", None)], {"w": floats(4, 3), "axes": np.asarray([0])})
+def test_sums_and_means_over_nothing_are_zero(tmp_path: Path) -> None:
+    nodes = [node("MatMul", "x w", "y"), node("ReduceSum", "y axes", "z", keepdims=0), node("ReduceMean", "y axes", "m")]
+    outputs = [value("y", None), value("z", None), value("m", None)]
+    proto = model(nodes, [value("x", ["T", 4])], outputs, {"w": floats(4, 3), "axes": np.asarray([0])})
     same(proto, tmp_path, {"T": (0, 12)}, [{"x": floats(n, 4)} for n in (0, 1, 12)])
 
 
@@ -127,6 +128,15 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, int], tuple[int, ...], int]
     ),
     "average pool, rounded up": (
         lambda: one("AveragePool", [1, 3, "T", 8], kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1), (3, 12), (3, 8), 2
+    ),
+    "max pool, as large": (
+        lambda: one("MaxPool", [1, 3, "T", 8], kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_UPPER"), (5, 12), (3, 8), 2
+    ),
+    "average pool, as large": (
+        lambda: one("AveragePool", [1, 3, "T", 8], kernel_shape=[3, 3], strides=[2, 2], auto_pad="SAME_LOWER"), (5, 12), (3, 8), 2
+    ),
+    "max pool, uneven pads": (
+        lambda: one("MaxPool", [1, 3, "T", 8], kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1]), (5, 12), (3, 8), 2
     ),
     "reflected": (
         lambda: one("Pad", [1, 3, "T", 8], {"p": np.asarray([0, 0, 2, 1, 0, 0, 2, 1])}, mode="reflect"), (3, 12), (3, 8), 2

@@ -138,7 +138,7 @@ def _leaves(op: Pool, sizes: Sequence[int], outs: Sequence[int]) -> bool:
     """Is a pixel of any window outside of the image?"""
     rank = len(op.kernel)
     last = [(outs[a] - 1) * op.strides[a] + (op.kernel[a] - 1) * op.dilations[a] - op.pads[a] for a in range(rank)]
-    return any(op.pads[a] > 0 or most(last[a] - sizes[a]) >= 0 for a in range(rank))
+    return any(most(op.pads[a]) > 0 or most(last[a] - sizes[a]) >= 0 for a in range(rank))
 
 
 def _counted(op: AveragePool, spots: list[Expr], sizes: Shape) -> Expr:

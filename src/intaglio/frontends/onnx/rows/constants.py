@@ -16,13 +16,13 @@ from intaglio.ir.graph import Value
 from intaglio.ir.sizes import array_of, larger, least, most, moves, whole
 from intaglio.ir.types import DType
 from intaglio.ops.base import narrow
-from intaglio.ops.binary import Add, Div, Max, Mul, Sub
+from intaglio.ops.binary import Add, Div, Equal, Greater, Less, LogicalOr, Max, Min, Mul, Sub, Where
 from intaglio.ops.found import NonMaxSuppression
 from intaglio.ops.found import Unique as UniqueRows
 from intaglio.ops.index import Gather
 from intaglio.ops.move import Expand
 from intaglio.ops.sizes import Iota
-from intaglio.ops.unary import Ceil, Cos, Sign
+from intaglio.ops.unary import Ceil, Cos, IsNan
 
 
 @importer("Constant")
@@ -118,18 +118,37 @@ def _computed_range(call: OnnxCall) -> Value:
         hint = f"give the largest length with `--max {name}=N`, or make it a constant"
         raise unsupported("the length of `Range` depends on data", hint)
     call.walk.most_used.add(name)
-    distance = call.emit(Sub(), limit, start)
-    if start.dtype.is_float:
-        wide = [cast(call, v, DType.F64) for v in (limit, start, delta)]  # as ONNX Runtime does it
-        quotient = call.emit(Div(), call.emit(Sub(), wide[0], wide[1]), wide[2])
-        number = cast(call, call.emit(Ceil(), quotient), DType.I64)
-    else:  # whole numbers round towards zero: add delta minus its sign
-        distance = call.emit(Sub(), call.emit(Add(), distance, delta), call.emit(Sign(), delta))
-        number = cast(call, call.emit(Div(), distance, delta), DType.I64)
-    count = call.emit(Max(), number, call.constant(np.asarray(0, np.int64)))
+    if delta.data is not None and not delta.data.any():
+        raise Fault("bad-attribute", "the delta of `Range` is 0")
+    count = (_real_steps if start.dtype.is_float else _whole_steps)(call, start, limit, delta, call.walk.most[name] + 1)
     size = call.size(count, "length", 0, call.walk.most[name])
     steps = call.emit(Iota(size, 0, 1, start.dtype))
     return call.emit(Add(), call.emit(Mul(), steps, delta), start)
+
+
+def _real_steps(call: OnnxCall, start: Value, limit: Value, delta: Value, cap: int) -> Value:
+    """How many steps reach the limit, at most `cap`; -1, which is no size, for a delta of 0 and for NaN."""
+    first, last, step = (cast(call, v, DType.F64) for v in (start, limit, delta))  # as ONNX Runtime does it
+    zero, top, none = (call.constant(np.asarray(n, np.float64)) for n in (0, cap, -1))
+    number = call.emit(Ceil(), call.emit(Div(), call.emit(Sub(), last, first), step))
+    bad = call.emit(LogicalOr(), call.emit(IsNan(), number), call.emit(Equal(), step, zero))
+    within = call.emit(Min(), call.emit(Max(), number, zero), top)
+    return cast(call, call.emit(Where(), bad, none, within), DType.I64)
+
+
+def _whole_steps(call: OnnxCall, start: Value, limit: Value, delta: Value, cap: int) -> Value:
+    """The same for whole numbers: their distance is one without a sign, since it may not fit into one with a sign."""
+    start, limit, delta = (cast(call, v, DType.I64) for v in (start, limit, delta))
+    zero, none = (call.constant(np.asarray(n, np.int64)) for n in (0, -1))
+    one, top = (call.constant(np.asarray(n, np.uint64)) for n in (1, cap))
+    up = call.emit(Greater(), delta, zero)
+    low, high = call.emit(Where(), up, start, limit), call.emit(Where(), up, limit, start)
+    distance = call.emit(Sub(), cast(call, high, DType.U64), cast(call, low, DType.U64))
+    step = cast(call, call.emit(Where(), up, delta, call.emit(Sub(), zero, delta)), DType.U64)
+    number = call.emit(Add(), call.emit(Div(), call.emit(Sub(), distance, one), call.emit(Max(), step, one)), one)
+    count = cast(call, call.emit(Min(), number, top), DType.I64)
+    count = call.emit(Where(), call.emit(Less(), low, high), count, zero)
+    return call.emit(Where(), call.emit(Equal(), delta, zero), none, count)
 
 
 @importer("EyeLike")

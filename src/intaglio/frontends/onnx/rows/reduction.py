@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from intaglio.frontends.building import concat, part, reshape
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
-from intaglio.ops.binary import Mul
+from intaglio.ir.sizes import least, moves
+from intaglio.ops.binary import Equal, Mul, Where
 from intaglio.ops.move import Expand
 from intaglio.ops.reduce import ArgReduce, Cumsum, LogSoftmax, Reduce, Softmax
 
@@ -28,7 +31,16 @@ def reduce(call: OnnxCall) -> Answer:
         if call.integer("noop_with_empty_axes"):
             return call.emit(Reduce(KINDS[call.op], (), keep), x) if KINDS[call.op] not in _PLAIN else x
         axes = tuple(range(len(x.shape)))
-    return call.emit(Reduce(KINDS[call.op], tuple(sorted(axes)), keep), x)
+    y = call.emit(Reduce(KINDS[call.op], tuple(sorted(axes)), keep), x)
+    return _mean_of_none(call, math.prod(x.shape[a] for a in axes), y) if call.op == "ReduceMean" else y
+
+
+def _mean_of_none(call: OnnxCall, count: int, y: Value) -> Value:
+    """ONNX Runtime gives 0 for the mean of no elements, which a range from 0 on allows; the quotient is NaN."""
+    if not moves((count,)) or least(count) > 0 or not y.dtype.is_float:
+        return y
+    number = call.walk.at_run_time(call.walk.sizes_as_data([count], ()))
+    return call.emit(Where(), call.emit(Equal(), number, call.constant(np.asarray(0))), call.like(0, y), y)
 
 
 _PLAIN = ("sum", "mean", "max", "min", "prod")

@@ -20,7 +20,7 @@ from intaglio.ir.graph import Value
 from intaglio.ir.sizes import MOST_COMBINATIONS, Size, least, most
 from intaglio.ir.types import DType, broadcast_shapes
 from intaglio.ops.base import widen
-from intaglio.ops.binary import Equal, LessEqual, Max, Sub, Where
+from intaglio.ops.binary import Equal, Less, LessEqual, Max, Min, Sub, Where
 from intaglio.ops.control import AssertTrue
 from intaglio.ops.found import Unique
 from intaglio.ops.index import Gather
@@ -114,8 +114,11 @@ def repeated_places(call: TorchCall, counts: Value, rows: int) -> Value:
         raise unsupported("how many rows `repeat_interleave` gives depends on data, and nothing bounds it",
                           f"give the largest number with `--max {name}=N`")  # fmt: skip
     counts = expand(call, cast(call, reshape(call, counts, (counts.type.elements,)), DType.I64), (rows,))
+    negative = call.emit(Less(), call.emit(Reduce("min", (0,), False), counts), call.typed(0, DType.I64))
+    room = most(given) if isinstance(given, int | Size) else call.walk.most[name]
+    counts = call.emit(Min(), counts, call.typed(room + 1, DType.I64))  # their sum does not overflow, and is still too large
     ends = call.emit(Cumsum(0), counts)
-    last = reshape(call, part(call, ends, 0, rows - 1, 1), ())
+    last = call.emit(Where(), negative, call.typed(-1, DType.I64), call.emit(Reduce("sum", (0,), False), counts))
     if isinstance(given, int | Size):
         size: int = given
         same = call.emit(Equal(), last, call.typed(size, DType.I64))
