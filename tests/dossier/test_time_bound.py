@@ -49,7 +49,8 @@ def check(package: LoadedPackage, inputs: int, share: float) -> None:
     assert 0 <= bounds.above <= share
 
 
-@pytest.mark.parametrize("core", [c if c == "cortex-m4f" else pytest.param(c, marks=pytest.mark.slow) for c in CORES])
+@pytest.mark.slow
+@pytest.mark.parametrize("core", CORES)
 def test_integer_networks(core: str, tmp_path: Path) -> None:
     check(compiled(images, core, tmp_path), 10, 0.15)
 

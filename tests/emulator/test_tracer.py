@@ -22,7 +22,7 @@ pytest.importorskip("unicorn")
 Bytes = set[tuple[int, bool, int]]  # instruction, does it write, address
 
 
-@pytest.mark.parametrize("core", ["cortex-m0+", "cortex-m4f"])
+@pytest.mark.parametrize("core", [pytest.param("cortex-m0+", marks=pytest.mark.slow), "cortex-m4f"])
 def test_accesses_are_those_of_the_emulator(core: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if core == "cortex-m0+":
         (tmp_path / "net.tflite").write_bytes(anomalies())
