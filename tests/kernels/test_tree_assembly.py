@@ -91,7 +91,10 @@ def test_the_routine_means_what_the_reference_says(name: str) -> None:
     np.testing.assert_array_equal(results[0], CASES[name].expected()[0])
 
 
-@pytest.mark.parametrize("core", ["cortex-m4f", *(pytest.param(core, marks=pytest.mark.slow) for core in ("cortex-m7", "cortex-m33"))])
+OTHERS = [pytest.param(core, marks=pytest.mark.slow) for core in ("cortex-m7", "cortex-m33")]
+
+
+@pytest.mark.parametrize("core", ["cortex-m4f", *OTHERS])
 def test_the_emulated_core_gives_the_same_bits(core: str, tmp_path: Path) -> None:
     cases = {n: replace(c, using="trees_assembly", bound=0.0) for n, c in (CASES | (MANY if core == "cortex-m4f" else {})).items()}
     assert not (wrong := emulated_cases(cases, find_target(core), tmp_path)), "\n".join(wrong)
