@@ -114,7 +114,7 @@ def _shape_opened(program: Program, name: str, shape: tuple[Extent, ...]) -> tup
 def _within(program: Program, symbol: str, size: Extent) -> str:
     """Sizes that the program was not exported for are refused: what it does for them is not known. A note where they are fine.
 
-    torch takes 2 as the least size unless it is told another. The graph is as good for 1: it is compiled as it is."""
+    torch assumes a least size of 2 unless the program states another. The graph is valid for 1 too, so it stays as it is."""
     low, high = program.ranges.get(symbol, (None, None))
     first, last = (size.low, size.high) if isinstance(size, Span) else (size, size)
     if (high is None or last <= high) and (low is None or first >= low):

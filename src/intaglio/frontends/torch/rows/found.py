@@ -65,7 +65,7 @@ def masked_select(call: TorchCall) -> Answer:
 
 @row("masked_scatter")
 def masked_scatter(call: TorchCall) -> Answer:
-    """The elements of `source`, in order, where the mask holds: the n-th of them is told by a running sum."""
+    """The elements of `source`, in order, where the mask is true. A running sum of the mask gives the place of each."""
     x, mask, source = call.tensor("self"), call.tensor("mask"), call.tensor("source")
     mask, n = expand(call, mask, x.shape), source.type.elements
     if least(n) < 1:
