@@ -96,7 +96,8 @@ def test_a_template_does_not_follow_links_out_of_it(intaglio: Intaglio, tmp_path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--shape image=1,1,x", "`x` in `--shape image=1,1,x` is not a size"),
+        ("--shape image=1,1,4x", "`4x` in `--shape image=1,1,4x` is not a size"),
+        ("--shape image=1,1,x", "`x` is not a size, nor the name of one\n\nhint: say what it is: `--dim x=1..64`"),
         ("--shape image=1,,8", "`--shape image=1,,8` has an empty size"),
         ("--weights fp8", "values: `mapped` (the default), `fp16`, `read`, `ram`, `staged`, `packed`, `fp16,read`, `fp16,ram`"),
         ("--quantize int9", "hint: use int8, int16x8, int4, palette or weights\n"),

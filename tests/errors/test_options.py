@@ -55,7 +55,7 @@ WRONG: list[tuple[str, object, str]] = [
     ("quantize", True, "str"),
     ("labels", [1.5], "path, or sequence of int"),
     ("labels", 7, "path, or sequence of int"),
-    ("dims", {"batch": "x"}, "mapping of str to int from 1, or to a range such as `1..512`"),
+    ("dims", {"batch": "5..x"}, "mapping of str to int from 1, or to a range such as `1..512`"),
     ("dims", {"batch": (5, 2)}, "mapping of str to int from 1, or to a range such as `1..512`"),
     ("dims", [1], "mapping of str to int from 1, or to a range such as `1..512`"),
     ("shapes", {"image": 3}, "mapping of str to tuple of int from 1"),

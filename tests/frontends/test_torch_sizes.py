@@ -58,7 +58,7 @@ def symbol(graph: Graph) -> str:
 def test_the_bounds_of_a_program_are_used_and_said(bounded: Path) -> None:
     graph, notes = load(bounded, dims={}, shapes={})
     assert graph.bounds is not None
-    assert list(graph.bounds.ranges.values()) == [(2, 40)]
+    assert list(graph.bounds.ranges.values()) == [Span(2, 40)]
     assert f"`{symbol(graph)}` is 2..40, the bounds of the program" in notes[0]
 
 
@@ -66,7 +66,7 @@ def test_a_narrower_range_and_one_size_are_taken(bounded: Path) -> None:
     name = symbol(load(bounded, dims={}, shapes={})[0])
     graph, notes = load(bounded, dims={name: Span(3, 9)}, shapes={})
     assert graph.bounds is not None
-    assert (graph.bounds.ranges[name], notes) == ((3, 9), [])
+    assert (graph.bounds.ranges[name], notes) == (Span(3, 9), [])
     assert load(bounded, dims={name: 9}, shapes={})[0].inputs[0].shape == (9, 4)
     assert load(bounded, dims={}, shapes={"in0": (5, 4)})[0].inputs[0].shape == (5, 4)
 

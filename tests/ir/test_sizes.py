@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import intaglio.ops  # noqa: F401  the text names operators
-from intaglio.errors import ModelError
-from intaglio.ir.sizes import Bounds, Size, Undecided, apart, cut, larger, least, most, pinned, possible, smaller, value_of
+from intaglio.errors import ModelError, UserError
+from intaglio.ir.apart import apart
+from intaglio.ir.sizes import Bounds, Size, Undecided, cut, larger, least, most, pinned, possible, smaller, value_of
+from intaglio.ir.spans import Span, named
 from intaglio.ir.text import parse_graph, print_graph
 from intaglio.ir.types import DType, TensorType, broadcast_shapes
 from intaglio.ir.verify import verify
@@ -90,7 +92,8 @@ def test_shapes_that_differ_for_some_sizes_are_told_by_example() -> None:
     doubled = (T + 1) // 2 * 2
     assert apart((4, T, B), (4, T, B)) == apart((4, 3), (5, 3)) == ""
     told = apart((4, doubled, B), (4, T, B))
-    assert "`(T+1)//2*2` and `T` differ for T=1 (equal for T=2; T=4; T=6; ...)" in told and "list of sizes" in told
+    assert "`(T+1)//2*2` and `T` differ for T=1 (equal for T=2; T=4; T=6; ...); `--dim T=2..40:2` takes these" in told
+    assert "list of sizes" in apart((T % 7,), (1,))
     assert "are equal for no size" in apart((T + 1,), (T,))
     assert "differ for T=1, B=2 (equal for T=4, B=2; T=6, B=3)" in apart((T,), (B * 2,))
     with pytest.raises(ValueError, match=r"do not broadcast: .* differ for T=1 "):
@@ -152,3 +155,26 @@ def test_sizes_are_part_of_the_text() -> None:
 def test_damaged_sizes_are_refused(old: str, new: str, said: str) -> None:
     with pytest.raises(ModelError, match=said):
         parse_graph(TEXT.replace(old, new))
+
+
+def test_sizes_in_steps_have_no_numbers_between() -> None:
+    bounds = Bounds({"H": Span(32, 96, 32), "N": (1, 2)})
+    height, count = bounds.size("H"), bounds.size("N")
+    assert possible(height) == [32, 64, 96] and height % 32 == 0 and height // 2 * 2 == height
+    assert possible(height * count) == [32, 64, 96, 128, 192] and Bounds.combinations(bounds.ranges) == 6
+    assert pinned((height * count, height), {"H": 64}) == (count * 64, 64) and str(bounds) == "H=32..96:32, N=1..2"
+    assert bounds.ranges["H"].halved() == 32 and Span(8, 64, 8).halved() == Span(8, 32, 8) and Span(5, 7).halved() == 5
+    with pytest.raises(Undecided, match=r"holds for some of H=32\.\.96:32"):
+        assert height > 40
+    text = "intaglio-ir 1\nmodel m stage=import\nsize H = 32..96:32\ninput x: f32[H<=96]\n"
+    printed = print_graph(parse_graph(text + "y: f32[H<=96] = relu(x)\noutput y\n"))
+    assert "size H = 32..96:32\n" in printed and print_graph(parse_graph(printed)) == printed
+
+
+def test_a_size_may_be_that_of_another_name() -> None:
+    rows = Span(1, 64)
+    dims, shapes = named({"T": rows, "S": Span(0, 0, name="T"), "N": 4}, {"a": (1, Span(0, 0, name="N"))}, {"T", "S"})
+    assert dims == {"T": rows, "S": rows._replace(name="T")} and shapes == {"a": (1, 4)}
+    for wrong in ({"T": Span(0, 0, name="T")}, {"T": Span(0, 0, name="S"), "S": Span(0, 0, name="T")}, {"T": Span(0, 0, name="X")}):
+        with pytest.raises(UserError, match="is not a size, nor the name of one"):
+            named(wrong, {}, {"T", "S"})

@@ -109,7 +109,7 @@ def test_the_arena_is_that_of_the_largest(package: Package, onnx_file: Path, tmp
 
 def test_manifest_header_and_text_name_the_size(package: Package) -> None:
     manifest = json.loads((package.folder / "manifest.json").read_text())
-    assert manifest["sizes"] == [{"name": "T", "low": 1, "high": MOST, "found": False}]
+    assert manifest["sizes"] == [{"name": "T", "low": 1, "high": MOST, "found": False, "step": 1}]
     assert manifest["inputs"][0]["dims"] == ["1", "T"]
     header = (package.folder / "include" / "words.h").read_text()
     assert "size_t size_T; /* 1 to 24 */" in header and "WORDS_SIZE_OUT_OF_BOUNDS" in header

@@ -124,8 +124,7 @@ NO_CHANCES = Chances()
 def chances_of(program: Program, *, shapes: bool = False, fed: bool = False) -> Chances:
     graph = program.graph
     rows = not fed and not program.stripes_fed and _could_be_fed(program) and graph.bounds is None
-    open_ = {} if graph.bounds is None else {n: ends for n, ends in graph.bounds.ranges.items() if n not in graph.counts}
-    narrower = next((f"{n}={low}..{max(low, high // 2)}" for n, (low, high) in open_.items()), "")
+    narrower = next((f"{n}={span.halved()}" for n, span in graph.given_ranges().items()), "")
     weights, heaviest = _weights(program)
     return Chances(
         has_floats(graph), shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes), weights, heaviest,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 from intaglio.errors import ModelError, quoted
+from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.onnx.names import identifier
+from intaglio.ir.spans import Room
+
+_AXIS = re.compile(r"_(axis|size)_[0-9]+$")  # one axis of a tensor: `crop_axis_2`
 
 
 def check_most(most: Mapping[str, int], names: Collection[str], file: str, kind: str) -> None:
     """`--max` of something that is not there."""
     for name in most:
-        if name not in names:
+        if name not in names and _AXIS.sub("", name) not in {*names, *map(identifier, names)}:
             near = get_close_matches(name, names, 1)
             hint = f"did you mean {quoted(near[0])}?" if near else f"use the name of a {kind}"
             what = f"`--max` names {quoted(name)}, which is no {kind.split(' ', 1)[0]} of the model"
@@ -21,3 +27,17 @@ def check_most(most: Mapping[str, int], names: Collection[str], file: str, kind:
 def unneeded(most: Mapping[str, int], used: Collection[str]) -> list[str]:
     """`--max` of something that does not need it."""
     return [f"`--max {name}={n}` is not needed: the size of that is known" for name, n in most.items() if name not in used]
+
+
+def narrowed(most: Mapping[str, int], used: set[str], names: Sequence[str], low: int, high: int) -> tuple[int, int]:
+    """The bounds of a size, within what `--max` says for the first of its names that has a word."""
+    for name in names:
+        if name in most:
+            used.add(name)
+            given = most[name]
+            least = given.least if isinstance(given, Room) else 0
+            if least > high or given < low:
+                what = f"`--max {name}={given}`: the size is within {low}..{high}"
+                raise Fault("bad-request", what, "give a range that has some of these sizes")
+            return max(low, least), min(high, int(given))
+    return low, high

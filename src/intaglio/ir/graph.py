@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from intaglio.ir.sizes import Bounds, names_of, pinned
+from intaglio.ir.spans import Span
 from intaglio.ir.types import DType, TensorType
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Graph:
         """The place of a value in the IR file that was read, for messages."""
         return f"{self.file}, line {self.lines[name]}" if name in self.lines else self.file
 
-    def given_ranges(self) -> dict[str, tuple[int, int]]:
+    def given_ranges(self) -> dict[str, Span]:
         """Sizes that the caller gives, from where to where."""
         return {} if self.bounds is None else {n: span for n, span in self.bounds.ranges.items() if n not in self.counts}
 

@@ -16,14 +16,16 @@ raises `Undecided`. So nothing is ever decided from one example: code either hol
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import InitVar, dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from intaglio.ir.formulas import COMPUTE, Formula, num, simple
+from intaglio.ir.spans import Span
 
 MOST_COMBINATIONS = 1 << 17
 NARROWER = "give a narrower range, or one package for each size: `--dim NAME=N`"
@@ -41,27 +43,27 @@ class Undecided(ValueError):
 
 @dataclass(eq=False)
 class Bounds:
-    """The sizes that a caller gives, each between two numbers, both included; and those that follow from data (`add`).
+    """The sizes that a caller gives, each between two numbers, both included, or in steps; and those that follow from data (`add`).
 
     Every size has an axis of its own, the first one the last axis: values of what depends on few sizes are small arrays that
     broadcast against the others."""
 
-    ranges: dict[str, tuple[int, int]]
+    given: InitVar[Mapping[str, tuple[int, int] | Span]]
+    ranges: dict[str, Span] = field(default_factory=dict, init=False)
     _known: dict[tuple[tuple[int, ...], bytes], Size] = field(default_factory=dict, repr=False)
     _points: dict[str, Values] = field(default_factory=dict, repr=False)
     _given: tuple[str, ...] = ()  # of the sizes, those of the caller
 
-    def __post_init__(self) -> None:
-        given, self.ranges = self.ranges, {}
-        for name, (low, high) in given.items():
-            self.add(name, low, high)
+    def __post_init__(self, given: Mapping[str, tuple[int, int] | Span]) -> None:
+        for name, span in given.items():
+            self.add(name, *span[:3])
         self._given = tuple(given)
 
-    def add(self, name: str, low: int, high: int) -> int:
+    def add(self, name: str, low: int, high: int, step: int = 1) -> int:
         """One more size."""
         taken = max((points.ndim for points in self._points.values()), default=0)
-        points = np.arange(low, high + 1, dtype=np.int64).reshape(-1, *(1,) * taken)
-        self.ranges[name], self._points[name] = (low, high), points
+        points = np.arange(low, high + 1, step, dtype=np.int64).reshape(-1, *(1,) * taken)
+        self.ranges[name], self._points[name] = Span(low, high, step), points
         return self.size(name)
 
     def forget(self, names: set[str]) -> None:
@@ -71,11 +73,12 @@ class Bounds:
         self._known = {key: size for key, size in self._known.items() if not size.formula.names() & names}
 
     @staticmethod
-    def combinations(ranges: Mapping[str, tuple[int, int]]) -> int:
-        count = 1
-        for low, high in ranges.values():
-            count *= max(0, high - low + 1)
-        return count
+    def combinations(ranges: Mapping[str, Span]) -> int:
+        return math.prod(len(span.numbers) for span in ranges.values())
+
+    def axis(self, name: str) -> int:
+        """Of arrays of values, from the end."""
+        return -self._points[name].ndim
 
     def size(self, name: str) -> int:
         """The size itself; a plain number where the bound leaves only one."""
@@ -112,21 +115,24 @@ class Bounds:
     def corners(self) -> Iterator[dict[str, int]]:
         """The least and the largest of everything."""
         for end in (0, 1):
-            yield {name: pair[end] for name, pair in self.ranges.items()}
+            yield {name: (span.low, span.high)[end] for name, span in self.ranges.items()}
 
     def __str__(self) -> str:
-        return ", ".join(f"{name}={low}..{high}" for name, (low, high) in self.ranges.items())
+        return ", ".join(f"{name}={span}" for name, span in self.ranges.items())
 
     def told(self, *items: object) -> str:
         """The sizes that something depends on, with their bounds."""
         names = {name for item in items for name in names_of(item)}
-        return ", ".join(f"{name}={low}..{high}" for name, (low, high) in self.ranges.items() if name in names)
+        return ", ".join(f"{name}={span}" for name, span in self.ranges.items() if name in names)
 
     def undecided(self, text: str, *items: object) -> Undecided:
         """With a hint that names the sizes. One that is found in data cannot be given a value."""
         names = [name for name in self.ranges if name in {name for item in items for name in names_of(item)}]
         if found := [name for name in names if name not in self._given]:
-            data = f"`{found[0]}` is a number of results that only data tells"
+            data = f"only data tells `{found[0]}`"
+            if "_axis_" in found[0]:  # of a slice
+                way = f"give it a range with `--max {found[0]}=16..96`: other sizes are then an error of the run"
+                return Undecided(text, f"{data}; {way}")
             return Undecided(text, f"{data}: leave the layers from here on to the caller, or give them a fixed size in the model")
         return Undecided(text, NARROWER.replace("NAME", names[0]) if names else NARROWER)
 
@@ -270,11 +276,10 @@ class Size(_Whole):
         if not self.formula.names() & sizes.keys():
             return self
         values = self.values
-        for name, (low, high) in self.bounds.ranges.items():
+        for name, span in self.bounds.ranges.items():
             position = self.bounds._points[name].ndim - 1
             if name in sizes and position < values.ndim and values.shape[-1 - position] > 1:
-                assert low <= sizes[name] <= high
-                values = values.take([sizes[name] - low], -1 - position)
+                values = values.take([span.numbers.index(sizes[name])], -1 - position)
         return self.bounds._made(_substituted(self.formula, sizes), values)
 
     def __reduce__(self) -> str:
@@ -285,33 +290,6 @@ class Size(_Whole):
 
     def __copy__(self) -> Size:
         return self
-
-
-def apart(one: Sequence[int], other: Sequence[int]) -> str:
-    """Of two shapes that should be the same, why they are not for all sizes; "" where sizes of the caller have no part in it."""
-    for a, b in zip(one, other, strict=False):
-        if a == b or not (isinstance(a, Size) or isinstance(b, Size)):
-            continue
-        same = np.asarray(values_of(a) == values_of(b))
-        size = a if isinstance(a, Size) else b
-        assert isinstance(size, Size)
-        wrong = _example(size.bounds, same.shape, tuple(np.argwhere(~same)[0]))
-        right = [_example(size.bounds, same.shape, tuple(at)) for at in np.argwhere(same)[:3]]
-        if not right:
-            return f": `{a}` and `{b}` are equal for no size"
-        told = "; ".join(right) + ("; ..." if same.sum() > len(right) else "")
-        return f": `{a}` and `{b}` differ for {wrong} (equal for {told}); `--dim NAME=N,M` takes a list of sizes"
-    return ""
-
-
-def _example(bounds: Bounds, shape: tuple[int, ...], at: tuple[int, ...]) -> str:
-    """The sizes at a place of values."""
-    told = []
-    for name, (low, _) in bounds.ranges.items():
-        axis = len(shape) - bounds._points[name].ndim
-        if axis >= 0 and shape[axis] > 1:
-            told.append(f"{name}={low + int(at[axis])}")
-    return ", ".join(told)
 
 
 def _substituted(formula: Formula, sizes: Mapping[str, int]) -> Formula:

@@ -32,7 +32,7 @@ from intaglio.ir.offload import Offload, gather
 from intaglio.ir.operator import REGISTRY, Op, Step
 from intaglio.ir.placement import NOWHERE, Address, Placement, Region
 from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Size
-from intaglio.ir.spans import Span
+from intaglio.ir.spans import SPAN, Span, fault_of
 from intaglio.ir.stripes import StripeSpec
 from intaglio.ir.text_parser import Line, ParseError, whole
 from intaglio.ir.types import DType, TensorType
@@ -65,8 +65,8 @@ def print_graph(
         + (f" weights={graph.weights}" if graph.weights else ""),
     ]
     if graph.bounds is not None:
-        for name, (low, high) in graph.bounds.ranges.items():
-            lines.append(f"size {name} = {low}..{high}" + (f" of {graph.counts[name].name}" if name in graph.counts else ""))
+        for name, span in graph.bounds.ranges.items():
+            lines.append(f"size {name} = {span}" + (f" of {graph.counts[name].name}" if name in graph.counts else ""))
     for value in graph.inputs:
         lines.append(f"input {_declaration(value, placement)}")
     for value in graph.constants():
@@ -272,17 +272,22 @@ class _Reader:
         line.name()
         name = line.name()
         line.expect("=")
-        low, high = (whole(n) for n in line.token(r"\d+\.\.\d+", "a range such as `1..512`").split(".."))
+        found = SPAN.fullmatch(line.token(r"\d+\.\.\d+(:\d+)?", "a range such as `1..512` or `32..512:32`"))
+        if found is None:
+            raise ParseError("a number of the range is too large")
+        span = Span(whole(found[1]), whole(found[2]), whole(found[3] or "1"))
         if line.peek("of "):
             line.expect("of")
             self.counts[name] = line.name()
         line.end()
         if name in self.spans or self.graph.bounds is not None:
             raise ParseError("sizes are declared once each, before the inputs")
-        if not low < high:
-            raise ParseError(f"the range {low}..{high} of {quoted(name)} has not two ends, the smaller one first")
-        self.spans[name] = Span(low, high)
-        if max(high - low for low, high in self.spans.values()) > MOST_COMBINATIONS:
+        if not span.low < span.high:
+            raise ParseError(f"the range {span} of {quoted(name)} has not two ends, the smaller one first")
+        if fault := fault_of(span):
+            raise ParseError(f"the range {span} of {quoted(name)} {fault}")
+        self.spans[name] = span
+        if max(len(each.numbers) for each in self.spans.values()) > MOST_COMBINATIONS + 1:
             raise ParseError(f"the ranges allow more than {MOST_COMBINATIONS} combinations of sizes")
 
     def _stripe(self, line: Line) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from intaglio.ir.sizes import apart, most, moves
+from intaglio.ir.apart import apart
+from intaglio.ir.sizes import most, moves
 
 Shape = tuple[int, ...]
 MAX_RANK = 8

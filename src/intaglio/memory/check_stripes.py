@@ -20,7 +20,7 @@ import numpy as np
 from intaglio.errors import OurFault
 from intaglio.ir.graph import Value
 from intaglio.ir.program import Argument, K, Layer, Program
-from intaglio.ir.sizes import Size, most, names_of, pinned
+from intaglio.ir.sizes import Bounds, Size, most, names_of, pinned
 from intaglio.ir.stripes import Action, Rows, Stripe
 from intaglio.ops.rows import access_of, need, row_bytes
 
@@ -113,10 +113,10 @@ class StripeCheck(Generic[K]):
         names = sorted({name for v in values if v.type.rank > stripe.axis for name in names_of(v.shape[stripe.axis + 1 :])})
         bounds = self.program.graph.bounds
         ranges = {} if bounds is None else {name: bounds.ranges[name] for name in names}
-        count = int(np.prod([high - low + 1 for low, high in ranges.values()], dtype=np.int64))
+        count = Bounds.combinations(ranges)
         if count > MOST_COMBINATIONS:
             raise OurFault("bad-plan", f"rows of a stripe have {count} lengths, more than can be checked")
-        return [dict(zip(ranges, each, strict=True)) for each in product(*(range(lo, hi + 1) for lo, hi in ranges.values()))]
+        return [dict(zip(ranges, each, strict=True)) for each in product(*(s.numbers for s in ranges.values()))]
 
     def _numbers(self, item: int, state: _State) -> Numbers:
         """For each combination that is looked at."""

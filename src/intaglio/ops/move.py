@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from intaglio.ir.apart import apart
 from intaglio.ir.graph import Array
-from intaglio.ir.sizes import apart, larger, most, values_of
+from intaglio.ir.sizes import larger, most, values_of
 from intaglio.ir.types import DType, TensorType, broadcast_shapes, strides_of
 from intaglio.ops.base import BadOperator, Op, normal_axis, same_dtype
 from intaglio.ops.control import need

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from intaglio.errors import UserError, quoted
 from intaglio.frontends.reading import signatures
+from intaglio.ir.spans import Span
 
 OWN = ("dims", "shapes", "most", "states")  # options whose words may start with `ENTRY:`
 
@@ -42,7 +43,7 @@ def entry_words(
         lists = [word for word in _texts(own.get("dims")) if _listed(word)]
         for chosen in product(*(_each(word) for word in lists)):
             rest = [word for word in _texts(own.get("dims")) if not _listed(word)]
-            sizes = "_".join(word.replace("=", "").replace("..", "to") for word in chosen)
+            sizes = "_".join(_name_part(word.replace("=", "")) for word in chosen)
             alone = len(names) == 1 and not named
             name = entry if not chosen else sizes if alone else f"{entry}_{sizes}"
             if name in found:
@@ -88,7 +89,12 @@ def each_of_lists(dims: Mapping[str, object]) -> dict[str, dict[str, object]]:
 
 
 def _size_text(size: object) -> str:
-    return "to".join(map(str, size)) if isinstance(size, tuple) else str(size).replace("..", "to")
+    return _name_part(str(Span(*size)) if isinstance(size, tuple) else str(size))
+
+
+def _name_part(size: str) -> str:
+    """`T1..8` as a part of a name: `T1to8`."""
+    return size.replace("..", "to").replace(":", "by")
 
 
 def _mapping(given: object) -> dict[str, object]:

@@ -35,9 +35,9 @@ class Keywords(TypedDict, total=False):
     cores: int
     variants: Sequence[str] | str
     tuning: str | Path | None
-    dims: Mapping[str, int | tuple[int, int] | str] | None
-    shapes: Mapping[str, tuple[int | tuple[int, int] | str, ...]] | None
-    max: Mapping[str, int] | None
+    dims: Mapping[str, int | tuple[int, int] | tuple[int, int, int] | str] | None
+    shapes: Mapping[str, tuple[int | tuple[int, int] | tuple[int, int, int] | str, ...]] | None
+    max: Mapping[str, int | tuple[int, int] | str] | None
     lengths: Mapping[str, int] | None
     random: str
     states: Mapping[str, str] | None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
-from intaglio.ir.spans import BY_MODEL, Extent, Span
+from intaglio.ir.spans import BY_MODEL, NAME, Extent, Room, Span, fault_of, simplest
 from intaglio.options import values
 from intaglio.options.values import Taker
 
@@ -52,7 +52,15 @@ def dims(words: list[str], option: str) -> dict[str, Extent]:
 
 
 def counts(words: list[str], option: str) -> dict[str, int]:
-    return {key: _size(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
+    return {key: _room(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
+
+
+def _room(text: str, word: str) -> int:
+    """`96`, or `16..96`."""
+    found = _extent(text, word)
+    if isinstance(found, Span) and (found.name or found.step != 1 or not found.high):
+        raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is not a size", hint="give the largest, or `16..96`")
+    return Room.of(found) if isinstance(found, Span) else found
 
 
 def lengths(words: list[str], option: str) -> dict[str, int]:
@@ -68,20 +76,27 @@ def shapes(words: list[str], option: str) -> dict[str, tuple[Extent, ...]]:
 
 
 def _extent(text: str, word: str) -> Extent:
-    """`128`, or `1..512`, or `..`."""
-    low, dots, high = text.partition("..")
+    """`128`, or `1..512`, or `32..512:32`, or `..`, or the name of another."""
+    low, dots, rest = text.partition("..")
     if text.strip() == "..":
         return BY_MODEL
+    if NAME.fullmatch(text.strip()):
+        return Span(0, 0, name=text.strip())
     if not dots:
         return _size(text, word)
-    span = Span(0 if low.strip() == "0" else _size(low, word), _size(high, word))
-    if span.low > span.high:
-        raise UserError("bad-option", f"the range in {quoted(word, 120)} is empty", hint=f"write `{span.high}..{span.low}`")
-    return span if span.low < span.high else span.low
+    high, colon, step = rest.partition(":")
+    span = Span(0 if low.strip() == "0" else _size(low, word), _size(high, word), _size(step, word) if colon else 1)
+    what, _, hint = fault_of(span).partition("; ")
+    if what:
+        raise UserError("bad-option", f"the range in {quoted(word, 120)} {what}", hint=hint)
+    return simplest(span)
 
 
 def _size(text: str, word: str) -> int:
-    hint = "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`, or a range from 0 on: `--dim T=1..512`"
+    hint = (
+        "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`, or a range from 0 on: `--dim T=1..512`, "
+        "in steps: `--dim H=32..512:32`"
+    )
     if not text.strip():
         raise UserError("bad-option", f"{quoted(word, 120)} has an empty size", hint=hint)
     if not (text.strip().isascii() and text.strip().isdigit()) or len(text) > 18 or int(text) < 1:
@@ -155,7 +170,9 @@ DEVICES = Kind("str, or sequence of str", str, values.once_each, many=True, read
 DIMS = Kind(
     "mapping of str to int from 1, or to a range such as `1..512`", str, values.mapping(values.extent), many=True, read=dims
 )
-COUNTS = Kind("mapping of str to int from 1", str, values.mapping(values.size), many=True, read=counts)
+COUNTS = Kind(
+    "mapping of str to int from 1, or to a range such as `16..96`", str, values.mapping(values.room), many=True, read=counts
+)
 LENGTHS = Kind("mapping of str to int from 0", str, values.mapping(values.length), many=True, read=lengths)
 SHAPES = Kind("mapping of str to tuple of int from 1", str, values.mapping(values.shape), many=True, read=shapes)
 STATES = Kind("mapping of str to str", str, values.mapping(values.text), many=True, read=pairs)

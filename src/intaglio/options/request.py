@@ -172,7 +172,7 @@ class Request:
         {},
         kinds.DIMS,
         "import",
-        "Set a symbolic dimension; a range, e.g. T=1..512, leaves the size to the caller.",
+        "Set a symbolic dimension; a range, e.g. T=1..512 or H=32..512:32, leaves the size to the caller; S=T: the same size.",
         "NAME=N",
         word="--dim",
         record=lambda r: _pairs(r.dims),
@@ -182,8 +182,8 @@ class Request:
         record=lambda r: _shapes(r.shapes),
     )  # fmt: skip
     most: Mapping[str, int] = option(
-        {}, kinds.COUNTS, "import", "Largest size that a tensor has where it depends on data.", "TENSOR=N", word="--max",
-        keyword="max", record=lambda r: _pairs(r.most),
+        {}, kinds.COUNTS, "import", "Largest size of a tensor that depends on data; or least and largest: crop=16..96.", "TENSOR=N",
+        word="--max", keyword="max", record=lambda r: _pairs(r.most),
     )  # fmt: skip
     lengths: Mapping[str, int] = option(
         {}, kinds.LENGTHS, "import", "Number of members of an input that is a sequence; 0: an optional is absent.", "INPUT=N",

@@ -16,6 +16,7 @@ from intaglio.options import kinds
 from intaglio.options.request import OPTIONS, Option
 
 _QUOTED = re.compile(r"`(--[^`]*)`")
+_PLACEHOLDER = re.compile(r"(?<=[=,])[MN]\b")  # `NAME=N`: any size, and not one that is called so
 _PAIRS = (kinds.DIMS, kinds.SHAPES, kinds.STATES, kinds.COUNTS)
 
 
@@ -48,6 +49,8 @@ def _keyword(option: Option, value: str) -> str:
         return option.keyword
     if option.kind in _PAIRS:
         try:
+            if _PLACEHOLDER.search(value):
+                raise UserError("bad-option", value)
             return f"{option.keyword}={_value(option, value)!r}"
         except UserError:  # a placeholder: `NAME=N`
             key, _, rest = value.rpartition("=")

@@ -9,7 +9,7 @@ from numbers import Real
 from os import PathLike
 from pathlib import Path
 
-from intaglio.ir.spans import BY_MODEL, Extent, Span
+from intaglio.ir.spans import BY_MODEL, NAME, SPAN, Extent, Room, Span, fault_of, simplest
 
 MOST_ADDRESS = 0xFFFFFFFF
 Taker = Callable[[object], object]
@@ -63,16 +63,30 @@ def length(given: object) -> int:
 
 
 def extent(given: object) -> Extent:
-    """A size, or a range: `(1, 512)` or `"1..512"`."""
+    """A size, or a range: `(1, 512)` or `"1..512"`, in steps `(32, 512, 32)` or `"32..512:32"`, or the name of another."""
     if given == "..":
         return BY_MODEL
+    if isinstance(given, str) and NAME.fullmatch(given):
+        return Span(0, 0, name=given)
     if isinstance(given, str):
-        given = tuple(int(end) for end in given.split("..") if end.isascii() and end.isdigit())
+        found = SPAN.fullmatch(given)
+        given = tuple(int(part) for part in found.groups() if part is not None) if found is not None else ()
     if not isinstance(given, tuple):
         return size(given)
-    if len(given) != 2 or length(given[0]) > size(given[1]):
+    if len(given) not in (2, 3):
         raise Unfit
-    return Span(length(given[0]), size(given[1])) if given[0] != given[1] else size(given[0])
+    span = Span(length(given[0]), size(given[1]), size(given[2]) if len(given) == 3 else 1)
+    if fault_of(span):
+        raise Unfit
+    return simplest(span)
+
+
+def room(given: object) -> int:
+    """The largest size, or the least and the largest: `96`, `(16, 96)` or `"16..96"`."""
+    found = extent(given)
+    if isinstance(found, Span) and (found.name or found.step != 1 or not found.high):
+        raise Unfit
+    return Room.of(found) if isinstance(found, Span) else found
 
 
 def address(given: object) -> int:

@@ -41,6 +41,6 @@ def sizes_of(manifest: Manifest, shapes: Sequence[tuple[int, ...]]) -> dict[str,
     for size in manifest.given:
         if size.name not in found:
             raise ValueError(f"no input says what `{size.name}` is")
-        if not size.low <= found[size.name] <= size.high:
-            raise ValueError(f"`{size.name}` is {found[size.name]}, which is not within {size.low}..{size.high}")
+        if found[size.name] not in size.span.numbers:
+            raise ValueError(f"`{size.name}` is {found[size.name]}, which is not within {size.span}")
     return found

@@ -196,7 +196,7 @@ def _sizes(manifest: Manifest) -> tuple[SizeView, ...]:
     given = [size for size in manifest.sizes if not size.found]
     macros = unique_macros([size.name for size in given])
     named = zip(given, macros, strict=True)
-    return tuple(SizeView(size.name, identifier(SIZE + size.name), macro, size.low, size.high) for size, macro in named)
+    return tuple(SizeView(size.name, identifier(SIZE + size.name), macro, size.span) for size, macro in named)
 
 
 def _feed(manifest: Manifest, inputs: tuple[TensorView, ...]) -> FeedView:

@@ -10,6 +10,7 @@ from intaglio.fitting.weights import Weights
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.placement import ARENA, STATE, Address, Region
 from intaglio.ir.sizes import Size, largest, most, names_of
+from intaglio.ir.spans import Span
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.kernels.loop import SIZE
 from intaglio.kernels.program import Layer, Program
@@ -64,8 +65,25 @@ class SizeView:
     name: str
     field: str
     macro: str
-    low: int
-    high: int
+    span: Span
+
+    @property
+    def low(self) -> int:
+        return self.span.low
+
+    @property
+    def high(self) -> int:
+        return self.span.high
+
+    @property
+    def told(self) -> str:
+        """`1 to 512`, for comments."""
+        return self.span.told().removeprefix("from ")
+
+    def outside(self, size: str) -> str:
+        """In C: is a size that the caller gives none of these?"""
+        off = f"{size} % {self.span.step} != {self.low % self.span.step}"
+        return f"{size} < {self.low} || {size} > {self.high}" + (f" || {off}" if self.span.step != 1 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +248,8 @@ def size_views(graph: Graph) -> tuple[SizeView, ...]:
     ranges = graph.given_ranges()
     macros = unique_macros(list(ranges))
     return tuple(
-        SizeView(name, identifier(SIZE + name), macro, low, high)
-        for (name, (low, high)), macro in zip(ranges.items(), macros, strict=True)
+        SizeView(name, identifier(SIZE + name), macro, span)
+        for (name, span), macro in zip(ranges.items(), macros, strict=True)
     )
 
 
@@ -239,7 +257,7 @@ def _bounds(graph: Graph) -> tuple[str, ...]:
     """Of all sizes, for people: those that the caller gives, and those that data has."""
     ranges = {} if graph.bounds is None else graph.bounds.ranges
     data = dict.fromkeys(graph.counts, " (by data)")
-    return tuple(f"{identifier(name)} {low}..{high}{data.get(name, '')}" for name, (low, high) in ranges.items())
+    return tuple(f"{identifier(name)} {span}{data.get(name, '')}" for name, span in ranges.items())
 
 
 def api_inputs(graph: Graph) -> list[Value]:

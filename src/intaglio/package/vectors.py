@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.spans import Span
 from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ops.base import narrow
 
@@ -25,9 +26,7 @@ class SizeRange(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def low(self) -> int: ...
-    @property
-    def high(self) -> int: ...
+    def span(self) -> Span: ...
 
 
 KINDS = ("normal", "small", "zero")
@@ -44,7 +43,7 @@ class Vectors:
 
 def sizes_at(manifest_sizes: Sequence[SizeRange], share: float) -> dict[str, int]:
     """Sizes between the bounds: 0 is the least, 1 the largest."""
-    return {size.name: size.low + round((size.high - size.low) * share) for size in manifest_sizes}
+    return {size.name: size.span.at(share) for size in manifest_sizes}
 
 
 def random_inputs(types: list[TensorType], seed: int, kind: str = "normal") -> list[Array]:

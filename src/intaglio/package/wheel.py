@@ -24,6 +24,7 @@ import numpy as np
 from intaglio.errors import UserError, quoted
 from intaglio.package.archive import write_zip_of
 from intaglio.package.manifest import Manifest, TensorInfo, target_of
+from intaglio.package.size_info import SizeInfo
 from intaglio.version import __version__
 
 _ARCHES = {"x86_64": "x86_64", "aarch64": "aarch64"}
@@ -97,8 +98,12 @@ def _facts(manifest: Manifest, version: str) -> dict[str, object]:
         "state_bytes": memory.state_bytes,
         "inputs": [_tensor(i) for i in manifest.inputs],
         "outputs": [_tensor(o) for o in manifest.outputs],
-        **({"sizes": [{"name": s.name, "low": s.low, "high": s.high} for s in manifest.given]} if manifest.given else {}),
+        **({"sizes": [_size(s) for s in manifest.given]} if manifest.given else {}),
     }
+
+
+def _size(info: SizeInfo) -> dict[str, str | int]:
+    return {"name": info.name, "low": info.low, "high": info.high, "step": info.step}
 
 
 def _metadata(manifest: Manifest, version: str) -> str:

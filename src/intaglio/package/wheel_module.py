@@ -90,8 +90,8 @@ def _sizes(shapes: list[tuple[int, ...]]) -> dict[str, int]:
     sizes = {}
     for size in _FACTS.get("sizes", ()):
         n = found.get(size["name"], size["high"])
-        if not size["low"] <= n <= size["high"]:
-            raise ValueError(f"{size['name']} is {n}, which is not within {size['low']}..{size['high']}")
+        if n not in range(size["low"], size["high"] + 1, size["step"]):
+            raise ValueError(f"{size['name']} is {n}, which is not within {size['low']}..{size['high']}:{size['step']}")
         sizes[size["name"]] = n
     return sizes
 

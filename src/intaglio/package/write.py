@@ -131,7 +131,7 @@ def manifest_of(program: Program, target: Target, origin: Origin, weights: Weigh
         layers=layers_of(program),
         options=origin.options,
         sizes=tuple(
-            SizeInfo(n, low, high, n in graph.counts) for n, (low, high) in (graph.bounds.ranges.items() if graph.bounds else ())
+            SizeInfo(n, s.low, s.high, n in graph.counts, s.step) for n, s in (graph.bounds.ranges.items() if graph.bounds else ())
         ),
     )
 

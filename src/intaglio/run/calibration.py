@@ -94,7 +94,7 @@ def random_samples(graph: Graph) -> Samples:
     ranges = graph.given_ranges()
     found: Samples = []
     for number in range(RANDOM_SAMPLES):  # the largest and the least sizes first, then some between
-        ends = {name: high if number == 0 else low for name, (low, high) in ranges.items()}
-        sizes = ends if number < 2 else {name: int(random.integers(low, high + 1)) for name, (low, high) in ranges.items()}
+        ends = {name: span.high if number == 0 else span.low for name, span in ranges.items()}
+        sizes = ends if number < 2 else {name: int(random.choice(span.numbers)) for name, span in ranges.items()}
         found.append({v.name: draw(v, sizes) for v in graph.inputs if v not in fed})
     return found

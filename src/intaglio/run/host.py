@@ -288,7 +288,7 @@ def _infos_for(manifest: Manifest, given: Mapping[str, Array], steps: bool) -> t
     try:
         return ends_at_sizes(manifest, sizes_of(manifest, shapes)).inputs
     except ValueError as error:
-        ranges = ", ".join(f"`{size.name}` from {size.low} to {size.high}" for size in manifest.given)
+        ranges = ", ".join(size.told() for size in manifest.given)
         raise UserError("wrong-input", str(error), hint=f"the sizes are {ranges}") from None
 
 

@@ -83,8 +83,8 @@ class LoadedPackage:
         """The package for these sizes of the caller, as if it was compiled for them; what is not named is as large as it gets."""
         bounds = {size.name: size for size in self.bounded.given}
         for name, n in sizes.items():
-            if name not in bounds or not bounds[name].low <= n <= bounds[name].high:
-                known = ", ".join(f"`{s.name}` from {s.low} to {s.high}" for s in bounds.values()) or "none"
+            if name not in bounds or n not in bounds[name].span.numbers:
+                known = ", ".join(s.told() for s in bounds.values()) or "none"
                 raise UserError("wrong-input", f"`{self.name}` has no size `{name}={n}`", hint=f"its sizes: {known}")
         chosen = {name: sizes.get(name, size.high) for name, size in bounds.items()}
         if not chosen:

@@ -121,7 +121,7 @@ def _at_several_sizes(package: LoadedPackage, options: ValidateOptions) -> Valid
     else:
         random = np.random.default_rng(options.seed)
         ends = [{size.name: end for size in ranges for end in (getattr(size, which),)} for which in ("low", "high")]
-        between = [{s.name: int(random.integers(s.low, s.high + 1)) for s in ranges} for _ in range(RANDOM_SIZES)]
+        between = [{s.name: int(random.choice(s.span.numbers)) for s in ranges} for _ in range(RANDOM_SIZES)]
         chosen = [dict(pairs) for pairs in dict.fromkeys(tuple(sizes.items()) for sizes in (*ends, *between))]
     rows: list[SizeCheck] = []
     results: list[Validation] = []

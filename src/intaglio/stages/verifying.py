@@ -129,13 +129,13 @@ def inputs_of(graph: Graph) -> Iterator[Feed]:
     ranges = graph.given_ranges()
     shares: list[tuple[float, str]] = [(1.0, kind) for kind in KINDS[:2]]
     for share, kind in shares + [(share, KINDS[0]) for share in OTHER_SIZES[:2] if ranges]:
-        sizes = {name: low + round((high - low) * share) for name, (low, high) in ranges.items()}
+        sizes = {name: span.at(share) for name, span in ranges.items()}
         arrays = random_inputs([pinned(v.type, sizes) for v in graph.inputs], 0, kind)
         known = compared_with(graph)
         pairs = zip(graph.inputs, arrays, strict=True)
         yield Feed({v.name: np.full_like(a, known[n][0]) if (n := v.origin or v.name) in known else a for v, a in pairs}, sizes)
     rng = np.random.default_rng(1)
-    sizes = {name: high for name, (_, high) in ranges.items()}
+    sizes = {name: span.high for name, span in ranges.items()}
     yield Feed({v.name: _extreme(pinned(v.type, sizes), rng) for v in graph.inputs}, sizes)
 
 
@@ -256,7 +256,7 @@ def _at_extremes(program: Program, layer: Layer) -> bool:
         return False
     constants = {c.name: np.ascontiguousarray(c.data).reshape(-1) for c in program.constants}
     rng = np.random.default_rng(2)
-    sizes = {} if program.graph.bounds is None else {name: high for name, (_, high) in program.graph.bounds.ranges.items()}
+    sizes = {} if program.graph.bounds is None else {name: s.high for name, s in program.graph.bounds.ranges.items()}
     for kind in ("least", "largest", "mixed"):
         given = {v: _filled(pinned(v.type, sizes), kind, rng) for v in moving}
         memory: list[Array] = []

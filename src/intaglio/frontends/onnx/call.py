@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from intaglio.frontends.discovery import add_rows
+from intaglio.frontends.most import narrowed
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.onnx.tensors import tensor_value
@@ -198,7 +199,9 @@ class OnnxCall:
 
     def size(self, value: Value, word: str, low: int, high: int, limit: int = -1) -> int:
         """A number that is computed, as a size within these bounds, and not above another size."""
-        stem = identifier(self.walk.origins[0] if self.walk.origins else self.op, "found")
+        name = self.walk.origins[0] if self.walk.origins else self.op
+        stem = identifier(name, "found")
+        low, high = narrowed(self.walk.most, self.walk.most_used, (f"{name}_{word}", f"{stem}_{word}", name), low, high)
         wide = value if value.dtype is DType.I64 else self.emit(Cast(DType.I64), value)
         return self.walk.as_size(f"{stem}_{word}", wide, low, high, limit)
 

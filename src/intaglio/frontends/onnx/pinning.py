@@ -13,7 +13,7 @@ from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.frontends.onnx.tensors import STRING, check_shape, dtype_of, stored_as
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds
-from intaglio.ir.spans import Extent, Span
+from intaglio.ir.spans import Extent, Span, named
 from intaglio.ir.types import DType, Shape
 
 if TYPE_CHECKING:
@@ -136,10 +136,11 @@ def bounded(
 ) -> Given:
     """A range of `--shape` is named after the symbol of the model, or after the input and the axis."""
     found = _Ranges(where, {identifier(item.name) for item in inputs})
+    clean: dict[str, str] = {}
+    called: dict[tuple[str, int], str] = {}
     for symbol, extent in dims.items():
         if isinstance(extent, Span):
-            found.name(symbol, extent)
-    called: dict[tuple[str, int], str] = {}
+            clean[symbol] = found.name(extent.name or symbol, extent._replace(name=""))
     for key, shape in shapes.items():
         (position,) = _by_input(inputs, {key: ()}, where)
         known = inputs[position].dims or ()
@@ -147,8 +148,8 @@ def bounded(
             if isinstance(extent, Span):
                 written = known[axis] if axis < len(known) else None
                 label = written if isinstance(written, str) else f"{inputs[position].name}_{axis}"
-                called[key, axis] = found.name(label, extent)
-    clean, spans = found.clean, found.spans
+                called[key, axis] = found.name(extent.name or label, extent._replace(name=""))
+    spans = found.spans
     if not spans:
         return Given({k: v for k, v in dims.items() if isinstance(v, int)}, _numbers(shapes), None)
     if Bounds.combinations(spans) > MOST_COMBINATIONS:
@@ -156,7 +157,7 @@ def bounded(
             "too-large", f"the ranges allow {Bounds.combinations(spans)} combinations of sizes", where=where,
             hint=f"at most {MOST_COMBINATIONS} are possible; give narrower ranges",
         )  # fmt: skip
-    bounds = Bounds({name: (span.low, span.high) for name, span in spans.items()})
+    bounds = Bounds(spans)
     sizes = {symbol: bounds.size(clean[symbol]) if isinstance(e, Span) else e for symbol, e in dims.items()}
     full = {
         key: tuple(bounds.size(called[key, axis]) if isinstance(e, Span) else e for axis, e in enumerate(shape))
@@ -185,7 +186,7 @@ def pin(
 ) -> Pinned:  # fmt: skip
     """The shape of each input, notes about what was assumed, and the bounds of sizes that the caller gives. `follows`: dimensions
     that are computed from others."""
-    said = bounded(inputs, dims, shapes, where)
+    said = bounded(inputs, *named(dims, shapes, {d for item in inputs for d in item.dims or () if isinstance(d, str)}), where)
     given = _by_input(inputs, said.shapes, where)
     sizes = _Sizes(where)
     _bind_dims(sizes, inputs, said.dims)

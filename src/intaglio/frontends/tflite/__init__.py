@@ -14,7 +14,7 @@ from intaglio.frontends.tflite.container import Model, Subgraph, Tensor, read_mo
 from intaglio.frontends.tflite.signatures import choose
 from intaglio.frontends.tflite.walk import Walk, constant, type_quant
 from intaglio.ir.graph import Graph, Node, State, Value, needed_counts
-from intaglio.ir.spans import Dims, Shapes
+from intaglio.ir.spans import Dims, Shapes, named
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.binary import Add
 from intaglio.ops.control import Copy
@@ -25,19 +25,20 @@ def load(
 ) -> tuple[Graph, list[str]]:
     """`signature` says which of several networks in the file, `random` a seed or `input`."""
     walk = Walk(choose(read_model(path), signature), random=random)
+    left, shapes = named(dims, shapes, ())
     graph, notes = _graph(walk, shapes, name or path.stem)
-    if dims:
+    if left:
         raise UserError(
             "unknown-dimension",
-            f"a TFLite model has no named dimensions, got `--dim {next(iter(dims))}`",
-            hint="use `--shape INPUT=...`",
+            f"a TFLite model has no named dimensions, got `--dim {next(iter(left))}`",
+            hint="use `--shape INPUT=...`; `--dim T=1..64 --shape in0=1,T` gives dimensions a name",
         )
     return graph, notes
 
 
 def check(path: Path, *, dims: Dims, shapes: Shapes, signature: str | None = None) -> list[Problem]:
     walk = Walk(choose(read_model(path), signature), collect=True)
-    _graph(walk, shapes, path.stem)
+    _graph(walk, named(dims, shapes, ())[1], path.stem)
     return walk.problems
 
 

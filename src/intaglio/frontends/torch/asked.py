@@ -9,7 +9,7 @@ from intaglio.errors import UserError, quoted
 from intaglio.frontends.onnx.pinning import Declared, Follows
 from intaglio.frontends.torch.expressions import NotAFormula, shown, symbols_of, value_of
 from intaglio.frontends.torch.program import Program, Size
-from intaglio.ir.spans import BY_MODEL, Dims, Extent, Shapes, Span
+from intaglio.ir.spans import BY_MODEL, Dims, Extent, Shapes, Span, named
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ def symbol_of(size: Size) -> str | None:
 
 def asked_for(program: Program, wanted: list[Declared], dims: Dims, shapes: Shapes, notes: list[str]) -> Named:
     """What the user says, completed by the bounds of the program, or by the sizes of its example where there are none."""
+    dims, shapes = named(dims, shapes, {s.symbol for item in wanted for s in _open_sizes(program, item.name) if s.symbol})
     by_position = {f"in{n}": item.name for n, item in enumerate(wanted)}
     known = {name: _opened(program, name, size) for name, size in dims.items()}
     full = {key: _shape_opened(program, by_position.get(key, key), shape) for key, shape in shapes.items()}

@@ -66,9 +66,9 @@ class Problem:
     def some(self, count: int) -> list[Problem]:
         """About `count` of the problems that this one is for the sizes that a caller may give, from the least to the largest."""
         moving = [n for n in (self.batch, self.height, self.width) if isinstance(n, Size)]
-        ranges = {name: pair for n in moving for name, pair in n.bounds.ranges.items() if name in names_of(self)}
+        ranges = {name: span for n in moving for name, span in n.bounds.ranges.items() if name in names_of(self)}
         each = max(2, round(count ** (1 / max(1, len(ranges)))))
-        points = [spread_out([*range(low, high + 1)], each) for low, high in ranges.values()]
+        points = [spread_out([*span.numbers], each) for span in ranges.values()]
         found = [pinned(self, dict(zip(ranges, sizes, strict=True))) for sizes in product(*points)]
         return [problem for problem in found if problem.rows]
 
