@@ -57,6 +57,13 @@ CASES: dict[str, tuple[Op, tuple[Array, ...]]] = {
         NonMaxSuppression(count(40), 20, 0.5, centred=True),
         (RANDOM.random((1, 20, 4)).astype(np.float32), RANDOM.random((1, 2, 20)).astype(np.float32)),
     ),
+    "boxes by computed limits": (
+        NonMaxSuppression(count(24), 4),
+        (
+            RANDOM.random((2, 15, 4)).astype(np.float32), RANDOM.random((2, 3, 15)).astype(np.float32), np.asarray(3),
+            np.asarray(0.1, np.float32), np.asarray(0.4, np.float32),
+        ),
+    ),
     "unique": (Unique(count(12)), (RANDOM.integers(0, 5, (12, 1)).astype(np.int64),)),
     "unique rows, as they come": (Unique(count(12), sorted=False), (RANDOM.integers(0, 2, (12, 2)).astype(np.float32),)),
     "unique rows": (Unique(count(12)), (RANDOM.integers(0, 3, (12, 2)).astype(np.float32),)),

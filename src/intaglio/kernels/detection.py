@@ -38,7 +38,7 @@ def select_boxes(job: Job) -> Lowered:
             mine = [k.let(name, e.load(boxes, best * 4 + n)) for n, name in enumerate(("top", "left", "bottom", "right"))]
             size = k.let("area", area(e, mine))
             with k.loop("i", 0, count) as i:
-                strike(job, e, op.overlap, boxes, active, mine, size, i)
+                strike(job, e, e.const(op.overlap), boxes, active, mine, size, i)
     k.store(found, 0, taken)
     return job.done("select_boxes", f"select_boxes {op.most} of {count}, score {op.least_score}, overlap {op.overlap}")
 
@@ -47,7 +47,7 @@ def area(e: Lanes, box: list[Expr]) -> Expr:
     return e.mul(e.sub(box[2], box[0]), e.sub(box[3], box[1]))
 
 
-def strike(job: Job, e: Lanes, most: float, boxes: Buffer, active: Buffer, mine: list[Expr], size: Expr, i: Expr) -> None:
+def strike(job: Job, e: Lanes, most: Expr, boxes: Buffer, active: Buffer, mine: list[Expr], size: Expr, i: Expr) -> None:
     """Box i is out when it overlaps too much."""
     k = job.k
     other = [k.let(f"b{n}", e.load(boxes, i * 4 + n)) for n in range(4)]
@@ -56,5 +56,5 @@ def strike(job: Job, e: Lanes, most: float, boxes: Buffer, active: Buffer, mine:
     shared = k.let("shared", e.mul(sides[0], sides[1]))
     real = both(size.compare("gt", e.const(0.0)), theirs.compare("gt", e.const(0.0)))
     part = k.let("part", e.div(shared, e.sub(e.add(size, theirs), shared)))
-    with k.when(both(real, part.compare("gt", e.const(most)))):
+    with k.when(both(real, part.compare("gt", most))):
         k.store(active, i, Num(0, U8))

@@ -86,8 +86,14 @@ def non_max_suppression(job: Job) -> Lowered:
     boxes, scores = job.operand(0, "boxes"), job.operand(1, "scores")
     active = job.scratch(boxes_each, "active", DType.U8)
     corners = job.scratch(boxes_each * 4, "corners")
-    asked = job.operand(2, "limit") if len(job.node.inputs) > 2 else None
+    given = ((job.optional(n), name) for n, name in ((2, "limit"), (3, "overlap"), (4, "least")))
+    asked, *limits = (None if value is None else job.reads(value, name) for value, name in given)
     y, count = job.writes(0), job.writes(1, "count")
+    words = (("most_overlap", op.overlap), ("least_score", op.least_score))
+    most_overlap, least_score = (
+        e.const(number) if buffer is None else k.let(word, e.load(buffer, idx(0)))
+        for buffer, (word, number) in zip(limits, words, strict=True)
+    )
     limit = None if asked is None else k.let("places", imin(op.most, cast(Load(asked, idx(0), I64), IDX)))
     rows = k.var("rows", 0)
     with k.loop("batch", 0, batch) as b:
@@ -96,11 +102,13 @@ def non_max_suppression(job: Job) -> Lowered:
         with k.loop("kind", 0, classes) as c:
             table = k.let("table", (b * classes + c) * boxes_each)
             with k.loop("i", 0, boxes_each) as i:
-                good = e.load(scores, table + i).compare("gt", e.const(op.least_score))
+                good = e.load(scores, table + i).compare("gt", least_score)
                 k.store(active, i, select(good, Num(1, U8), Num(0, U8)))
-            _take(job, op, scores, active, corners, table, rows, b, c, y, idx(op.most) if limit is None else limit)
+            places = idx(op.most) if limit is None else limit
+            _take(job, most_overlap, scores, active, corners, table, rows, b, c, y, places)
     k.store(count, 0, cast(rows, I64))
-    about = f"non_max_suppression, {op.most} of {boxes_each} boxes, overlap {op.overlap}, score {op.least_score}"
+    told = [number if buffer is None else "computed" for buffer, (_, number) in zip(limits, words, strict=True)]
+    about = f"non_max_suppression, {op.most} of {boxes_each} boxes, overlap {told[0]}, score {told[1]}"
     return job.done("non_max_suppression", about)
 
 
@@ -117,7 +125,7 @@ def _corners(k: Builder, e: Lanes, op: NonMaxSuppression, boxes: Buffer, at: Exp
 
 
 def _take(
-    job: Job, op: NonMaxSuppression, scores: Buffer, active: Buffer, corners: Buffer, table: Expr, rows: Var, b: Expr, c: Expr,
+    job: Job, most_overlap: Expr, scores: Buffer, active: Buffer, corners: Buffer, table: Expr, rows: Var, b: Expr, c: Expr,
     y: Buffer, places: Expr,
 ) -> None:  # fmt: skip
     """The best that is left, as often as there are places."""
@@ -139,7 +147,7 @@ def _take(
             mine = [k.let(name, e.load(corners, best * 4 + n)) for n, name in enumerate(("top", "left", "bottom", "right"))]
             size = k.let("area", area(e, mine))
             with k.loop("i", 0, count) as i:
-                strike(job, e, op.overlap, corners, active, mine, size, i)
+                strike(job, e, most_overlap, corners, active, mine, size, i)
 
 
 def unique(job: Job) -> Lowered:

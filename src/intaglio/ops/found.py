@@ -15,7 +15,7 @@ from intaglio.ops.base import BadOperator, Op
 from intaglio.ops.control import need
 from intaglio.ops.detection import overlap
 
-COUNT = TensorType(DType.I64, ())
+COUNT, REAL = TensorType(DType.I64, ()), TensorType(DType.F32, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +62,11 @@ class NonZero(Op):
 
 @dataclass(frozen=True, slots=True)
 class NonMaxSuppression(Op):
-    """non_max_suppression(boxes [B,N,4], scores [B,C,N], limit) -> (batch, class, box) i64[count, 3], count.
+    """non_max_suppression(boxes [B,N,4], scores [B,C,N], limit, overlap, score) -> (batch, class, box) i64[count, 3], count.
 
     For each batch and class the best box is taken, those that overlap it by more than `overlap` are left out, and so on, up to
-    `most`, and up to the limit, where there is one. Boxes are two opposite corners (y, x), or `centred` (x, y, width, height)."""
+    `most`, and up to the limit, where there is one. Boxes are two opposite corners (y, x), or `centred` (x, y, width, height).
+    The last three operands are for what is computed; `overlap` and `least_score` are not looked at where there is one."""
 
     NAME: ClassVar[str] = "non_max_suppression"
     count: int = 0
@@ -75,23 +76,26 @@ class NonMaxSuppression(Op):
     centred: bool = False
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
-        boxes, scores = need(self.NAME, types, 2, 3)
-        if len(types) > 2 and (types[2] is None or types[2] != COUNT):
-            raise BadOperator(f"the limit of `non_max_suppression` is {types[2]}, not one i64")
+        boxes, scores = need(self.NAME, types, 2, 5)
+        for given, wanted in zip(types[2:], (COUNT, REAL, REAL), strict=False):
+            if given is not None and given != wanted:
+                raise BadOperator(f"a limit of `non_max_suppression` is {given}, not {wanted}")
         fits = boxes.rank == scores.rank == 3 and boxes.shape[2] == 4 and boxes.shape[0] == scores.shape[0]
         if not fits or boxes.shape[1] != scores.shape[2] or boxes.dtype is not DType.F32 or scores.dtype is not DType.F32:
             raise BadOperator(f"`non_max_suppression` of {boxes} and {scores}")
         return TensorType(DType.I64, (self.count, 3)), COUNT
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
-        boxes, scores, *rest = arrays
+        boxes, scores, asked, overlap, least_score = [*arrays, None, None, None][:5]
         assert boxes is not None and scores is not None
-        limit = self.most if not rest or rest[0] is None else min(self.most, int(rest[0]))
+        limit = self.most if asked is None else min(self.most, int(asked))
+        known = ((self.overlap, overlap), (self.least_score, least_score))
+        limits = [np.float32(number if given is None else given) for number, given in known]
         rows: list[tuple[int, int, int]] = []
         for batch, (some, tables) in enumerate(zip(boxes, scores, strict=True)):
             corners = self.corners(some)
             for kind, table in enumerate(tables):
-                rows += [(batch, kind, n) for n in self._chosen(corners, table, limit)]
+                rows += [(batch, kind, n) for n in _chosen(corners, table, limit, *limits)]
         return np.array(rows, np.int64).reshape(-1, 3), np.asarray(len(rows), np.int64)
 
     def corners(self, boxes: Array) -> Array:
@@ -101,18 +105,19 @@ class NonMaxSuppression(Op):
             return np.concatenate([boxes[:, :2] - half, boxes[:, :2] + half], axis=1)
         return np.concatenate([np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])], axis=1)
 
-    def _chosen(self, boxes: Array, scores: Array, limit: int) -> list[int]:
-        active = scores > np.float32(self.least_score)
-        chosen: list[int] = []
-        while active.any() and len(chosen) < limit:
-            best = int(np.argmax(np.where(active, scores, -np.inf)))
-            chosen.append(best)
-            active &= ~(overlap(boxes[best], boxes) > np.float32(self.overlap))
-            active[best] = False
-        return chosen
-
     def macs(self, types: list[TensorType | None], out: TensorType) -> int:
         return self.most * types[1].elements * 4 if types[1] is not None else 0
+
+
+def _chosen(boxes: Array, scores: Array, limit: int, most_overlap: np.float32, least_score: np.float32) -> list[int]:
+    active = scores > least_score
+    chosen: list[int] = []
+    while active.any() and len(chosen) < limit:
+        best = int(np.argmax(np.where(active, scores, -np.inf)))
+        chosen.append(best)
+        active &= ~(overlap(boxes[best], boxes) > most_overlap)
+        active[best] = False
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ def relu(call: OnnxCall) -> Value:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,11 @@ from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.onnx.tensors import tensor_value
 from intaglio.ir.graph import Array, Value
-from intaglio.ir.sizes import moves, whole
+from intaglio.ir.sizes import array_of, moves, whole
 from intaglio.ir.types import DType, Layout, Shape
 from intaglio.ops.base import Op, normal_axis, widen
+from intaglio.ops.binary import Equal, LogicalOr
+from intaglio.ops.control import AssertTrue
 from intaglio.ops.convert import Cast
 from intaglio.ops.move import Reshape, Slice
 
@@ -168,7 +170,7 @@ class OnnxCall:
             return None
         if value.data is None:
             raise unsupported(
-                f"the {what} of `{self.op}` depends on data, so the result has no static shape",
+                f"{self._by_data(what)}, so the result has no static shape",
                 "make it a constant when exporting, or pin the inputs it follows from with `--dim` or `--shape`",
             )
         return widen(value.data, value.dtype)
@@ -179,19 +181,28 @@ class OnnxCall:
             raise Fault("bad-graph", f"`{self.op}` has no {what}", "export the model again")
         return numbers
 
-    def sizes(self, index: int, what: str) -> list[int]:
-        """Whole numbers that are sizes: known now, or computed and at most what `--max` says."""
+    def sizes(self, index: int, what: str, least: int = 0, there: Mapping[int, int] | None = None) -> list[int]:
+        """Whole numbers that are sizes: known now, or computed and at most what `--max` says. By position in `there`: sizes that
+        are known whatever the number is, which must be this size or 1."""
         value = self.value(index)
         if value.data is not None or moves(value.shape) or len(value.shape) > 1:
             return self.int_list(index, what)
         name = self.walk.origins[0] if self.walk.origins else self.op
-        if name not in self.walk.most:
-            raise unsupported(
-                f"the {what} of `{self.op}` depends on data", f"give the largest size with `--max {name}=N`, or make it a constant"
-            )
-        self.walk.most_used.add(name)
-        count, high = value.shape[0] if value.shape else 1, self.walk.most[name]
-        return [self.size(self._element(value, n), f"size_{n}" if count > 1 else "size", 0, high) for n in range(count)]
+        count, there = value.shape[0] if value.shape else 1, there or {}
+        if name not in self.walk.most and len(there) < count:
+            raise unsupported(self._by_data(what), f"give the largest size with `--max {name}=N`, or make it a constant")
+        found = []
+        for n, number in enumerate(self._element(value, n) for n in range(count)):
+            if n in there:
+                fits = [self.walk.at_run_time(self.constant(array_of([size]), number.dtype)) for size in (there[n], 1)]
+                either = self.emit(LogicalOr(), *(self.emit(Equal(), number, size) for size in fits))
+                self.emit(AssertTrue(f"the {what} of `{self.op}` does not fit its operand"), either)
+            word = f"size_{n}" if count > 1 else "size"
+            found.append(there[n] if n in there else self.size(number, word, least, self.walk.most[name]))
+        return found
+
+    def _by_data(self, what: str) -> str:
+        return f"the {what} of `{self.op}` {'depend' if what.endswith('s') else 'depends'} on data"
 
     def _element(self, value: Value, n: int) -> Value:
         flat = value if value.shape else self.emit(Reshape((1,)), value)

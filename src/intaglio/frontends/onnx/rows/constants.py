@@ -158,6 +158,10 @@ def eye_like(call: OnnxCall) -> Answer:
         raise Fault("bad-attribute", "`EyeLike` is for matrices")
     dtype = dtype_of(call.integer("dtype"), "the result of `EyeLike`") if "dtype" in call.attributes else x.dtype
     _limit(call, x.type.elements * 8)
+    if moves(x.shape):
+        rows, columns = x.shape
+        down = reshape(call, call.emit(Iota(rows, call.integer("k"))), (rows, 1))
+        return cast(call, call.emit(Equal(), down, call.emit(Iota(columns))), dtype)
     return call.constant(narrow(np.eye(*x.shape, k=call.integer("k")), dtype), dtype)
 
 
@@ -255,8 +259,8 @@ def files(call: OnnxCall) -> Answer:
 def non_max_suppression(call: OnnxCall) -> Answer:
     boxes, scores = call.value(0), call.value(1)
     asked = call.maybe(2)
-    limits = [call.maybe_numbers(i, word) for i, word in ((3, "overlap"), (4, "least score"))]
-    overlap, least_score = (None if n is None or not n.size else n.reshape(-1)[0] for n in limits)
+    limits = [call.maybe(i) for i in (3, 4)]
+    overlap, least_score = (None if n is None or n.data is None or not n.data.size else n.data.reshape(-1)[0] for n in limits)
     computed = asked if asked is not None and asked.data is None and asked.type.elements == 1 else None
     known = None if asked is None or computed is not None else call.numbers(2, "number of boxes")
     most_boxes = most(boxes.shape[1]) if computed is not None else None if known is None or not known.size else known.reshape(-1)[0]
@@ -272,8 +276,11 @@ def non_max_suppression(call: OnnxCall) -> Answer:
         return NonMaxSuppression(count, each, float(overlap or 0.0), least_number, centred)
 
     high = most(scores.shape[0]) * most(scores.shape[1]) * each
-    given = [boxes, scores] if computed is None else [boxes, scores, reshape(call, cast(call, computed, DType.I64), ())]
-    return call.walk.found(count_name(call), 0, high, made, list(given))[0]
+    at_run = ((computed, DType.I64), *((n if n is not None and n.data is None else None, DType.F32) for n in limits))
+    rest = [None if n is None else reshape(call, cast(call, n, dtype), ()) for n, dtype in at_run]
+    while rest and rest[-1] is None:
+        rest.pop()
+    return call.walk.found(count_name(call), 0, high, made, [boxes, scores, *rest])[0]
 
 
 @importer("HannWindow", "HammingWindow", "BlackmanWindow")

@@ -104,7 +104,7 @@ def scatter_nd(call: OnnxCall) -> Answer:
 @importer("OneHot")
 def one_hot(call: OnnxCall) -> Answer:
     indices = call.value(0)
-    depth = int(call.numbers(1, "depth").reshape(-1)[0])
+    (depth,) = call.sizes(1, "depth", least=1)
     if indices.dtype.is_float:
         indices = cast(call, indices, DType.I64)
     return call.emit(OneHot(depth, call.integer("axis", -1)), indices, call.value(2))

@@ -7,16 +7,18 @@ import math
 import numpy as np
 
 from intaglio.frontends.building import cast, expand, padded, part, reshape, resolved_shape, transpose
-from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
+from intaglio.frontends.onnx.call import Answer, Item, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import array_of, cut, larger, most, smaller
 from intaglio.ir.types import DType, broadcast_shapes
-from intaglio.ops.binary import Add, Div, Less, Max, Min, Mul, Sub, Where
+from intaglio.ops.binary import Add, Div, Equal, Less, Max, Min, Mul, Sub, Where
+from intaglio.ops.control import AssertTrue
 from intaglio.ops.convert import Cast
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Concat, Pad, ReverseSequence, Slice, Tile, Trilu
+from intaglio.ops.reduce import Reduce
 from intaglio.ops.sample import Col2Im
 from intaglio.ops.sizes import Iota
 
@@ -75,7 +77,9 @@ def transpose_row(call: OnnxCall) -> Answer:
 @importer("Expand")
 def expand_row(call: OnnxCall) -> Answer:
     x = call.value(0)
-    wanted = tuple(call.sizes(1, "shape"))
+    first = call.value(1).type.elements - len(x.shape)  # position of the first axis of x in the shape
+    there = {first + n: size for n, size in enumerate(x.shape) if size != 1 and first + n >= 0}
+    wanted = tuple(call.sizes(1, "shape", there=there))
     try:
         return expand(call, x, broadcast_shapes(x.shape, wanted))
     except ValueError as error:
@@ -112,6 +116,8 @@ def split(call: OnnxCall) -> Answer:
     x = call.value(0)
     axis = call.axis(len(x.shape), 0)
     sizes = call.ints("split")
+    if sizes is None and call.has(1) and call.value(1).data is None:
+        return _computed_split(call, x, axis)
     if sizes is None:
         sizes = call.maybe_int_list(1, "split sizes")
     if sizes is None:
@@ -126,6 +132,24 @@ def split(call: OnnxCall) -> Answer:
     for size in sizes:
         results.append(part(call, x, axis, start, size))
         start += size
+    return results
+
+
+def _computed_split(call: OnnxCall, x: Value, axis: int) -> list[Item | None]:
+    """Parts whose sizes are known when it runs."""
+    sizes, whole = cast(call, call.value(1), DType.I64), x.shape[axis]
+    if sizes.shape != (call.outputs,):
+        raise Fault("bad-attribute", f"`Split` into {call.outputs} parts by sizes of {list(sizes.shape)} is not valid")
+    total = call.emit(Reduce("sum", (0,), True), sizes)
+    same = call.emit(Equal(), total, call.walk.at_run_time(call.constant(array_of([whole]), DType.I64)))
+    call.emit(AssertTrue(f"the split sizes of `Split` do not add up to {whole}"), same)
+    results: list[Item | None] = []
+    start = call.constant(np.zeros(1, np.int64))
+    for n in range(call.outputs):
+        number = part(call, sizes, 0, n, 1)
+        found = call.size(number, f"part_{n}", 0, most(whole), whole)
+        results.append(call.emit(Gather(axis), x, call.emit(Add(), call.emit(Iota(found)), start)))
+        start = call.emit(Add(), start, number)
     return results
 
 
@@ -152,7 +176,8 @@ def slice_row(call: OnnxCall) -> Answer:
         if stride == 0:
             raise Fault("bad-attribute", "the step of `Slice` is 0")
         size = x.shape[axis]
-        # ONNX counts an end below -size of a backward slice as "before the start"; Python's slice does too.
+        # As in Python, an end below -size of a backward slice is before the first element; but a start there is the first element.
+        start = larger(start, -size) if stride < 0 and start < 0 else start
         first[axis], shape[axis] = cut(start, end, stride, size)
         step[axis] = 1 if most(shape[axis]) <= 1 else stride
     if shape == list(x.shape) and set(step) <= {1}:
@@ -166,18 +191,19 @@ def _computed_slice(call: OnnxCall, x: Value) -> Value:
     starts, ends = (reshape(call, cast(call, call.value(i), DType.I64), (call.value(i).type.elements,)) for i in (1, 2))
     count = starts.shape[0]
     steps, axes = steps or [1] * count, list(range(count)) if axes is None else axes
-    if not len(axes) == len(steps) == count == ends.shape[0] or any(n < 1 for n in steps):
-        raise unsupported("`Slice` with computed bounds needs constant axes and steps from 1")
-    zero = call.constant(np.zeros(1, np.int64))
+    if not len(axes) == len(steps) == count == ends.shape[0] or 0 in steps:
+        raise Fault("bad-attribute", f"`Slice` has {count} starts, {ends.shape[0]} ends, the axes {axes} and the steps {steps}")
+    zero, one = (call.constant(np.full(1, n, np.int64)) for n in (0, 1))
     for n, (axis, step) in enumerate(zip(call.checked_axes(axes, len(x.shape)), steps, strict=True)):
         size = call.walk.at_run_time(call.constant(array_of([x.shape[axis]]), DType.I64))
         bounds = [part(call, side, 0, n, 1) for side in (starts, ends)]
         bounds = [call.emit(Where(), call.emit(Less(), v, zero), call.emit(Add(), v, size), v) for v in bounds]
-        first, last = (call.emit(Min(), call.emit(Max(), v, zero), size) for v in bounds)
-        every = call.constant(np.full(1, step, np.int64))
-        up = call.constant(np.full(1, step - 1, np.int64))
-        number = call.emit(Max(), call.emit(Div(), call.emit(Add(), call.emit(Sub(), last, first), up), every), zero)
-        found = call.size(number, f"axis_{axis}", 0, most(x.shape[axis]))
+        before, high = (zero, size) if step > 0 else (call.constant(np.full(1, -1, np.int64)), call.emit(Sub(), size, one))
+        first, last = (call.emit(Min(), call.emit(Max(), v, low), high) for v, low in zip(bounds, (zero, before), strict=True))
+        every, width, up = (call.constant(np.full(1, n, np.int64)) for n in (step, abs(step), abs(step) - 1))
+        distance = call.emit(Sub(), last, first) if step > 0 else call.emit(Sub(), first, last)
+        number = call.emit(Max(), call.emit(Div(), call.emit(Add(), distance, up), width), zero)
+        found = call.size(number, f"axis_{axis}", 0, -(-most(x.shape[axis]) // abs(step)))
         places = call.emit(Add(), call.emit(Mul(), call.emit(Iota(found)), every), first)
         x = call.emit(Gather(axis), x, places)
     return x
@@ -193,7 +219,7 @@ def pad(call: OnnxCall) -> Answer:
         pads = call.ints("pads") or call.ints("paddings") or []
         value = call.real("value", 0.0)
     else:
-        pads = call.int_list(1, "pads")
+        pads = call.sizes(1, "pads")
         fill = call.maybe_numbers(2, "padding value")
         if fill is not None and fill.size:
             value = float(fill.reshape(-1)[0])
