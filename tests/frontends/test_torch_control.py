@@ -61,6 +61,12 @@ class Branch(Layer):
         return torch.cond(x.sum() > 0, inner, lambda x: x - 1, (x,))
 
 
+class Longer(Layer):
+    def forward(self, x: torch.Tensor) -> Any:
+        y = torch.cond(x.sum() > 0, lambda x: x[:2].sin(), lambda x: self.linear(x)[:3], (x,))
+        return y * 2, y.sum(0)
+
+
 class Recurrent(Layer):
     def forward(self, x: torch.Tensor) -> Any:
         def step(state: torch.Tensor, row: torch.Tensor) -> Any:
@@ -114,6 +120,12 @@ def test_only_the_branch_that_is_taken_is_computed(tmp_path: Path) -> None:
     assert any(isinstance(node.op, Select) for node in graph.nodes)
     assert all(node.when is not None for node in graph.nodes if node.op.NAME == "matmul")
     same(module, path, (floats(1, 4) + 5,), (floats(1, 4) + 0.5,), (floats(1, 4) - 5,))
+
+
+def test_the_branch_that_is_taken_says_how_many_rows_there_are(tmp_path: Path) -> None:
+    module = Longer()
+    path = exported(module, (floats(4, 4),), tmp_path / "m.pt2")
+    same(module, path, (floats(4, 4) + 5,), (floats(4, 4) - 5,))
 
 
 ROWS = [

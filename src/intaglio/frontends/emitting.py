@@ -10,11 +10,24 @@ import numpy as np
 
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array, Node, Value
-from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds, Size, Undecided, array_of, larger, most, names_of, settled, smaller, whole
+from intaglio.ir.sizes import (
+    MOST_COMBINATIONS,
+    Bounds,
+    Size,
+    Undecided,
+    array_of,
+    larger,
+    least,
+    most,
+    names_of,
+    settled,
+    smaller,
+    whole,
+)  # fmt: skip
 from intaglio.ir.types import MAX_RANK, DType, TensorType
 from intaglio.ops.base import Op, narrow
 from intaglio.ops.binary import Binary, Div, Max, Min
-from intaglio.ops.control import AssertTrue
+from intaglio.ops.control import AssertTrue, Select, SelectSized
 from intaglio.ops.convert import Cast, Dequantize
 from intaglio.ops.found import AsSize, NonZero
 from intaglio.ops.move import Reshape, Transpose
@@ -195,6 +208,19 @@ class Emitter:
 
         self.found(stem, low, high, made, [value])
         return sizes[0]
+
+    def selected(self, condition: Value, a: Value, b: Value, as_size: Callable[[Value, str, int, int], int]) -> Value:
+        """The result of the branch that is taken, which is as large as that. `as_size` makes a size of a number."""
+        if a.shape == b.shape:
+            return a if a is b else self.emit(Select(), [condition, a, b])[0]
+        sizes = []
+        for axis, pair in enumerate(zip(a.shape, b.shape, strict=True)):
+            if pair[0] != pair[1]:
+                (taken,) = self.emit(Select(), [condition, *(self.at_run_time(self.sizes_as_data([n], ())) for n in pair)])
+                sizes.append(as_size(taken, f"size_{axis}", min(map(least, pair)), max(map(most, pair))))
+            else:
+                sizes.append(pair[0])
+        return self.emit(SelectSized(tuple(sizes)), [condition, a, b])[0]
 
     def sizes_as_data(self, sizes: Sequence[int], shape: tuple[int, ...] | None = None) -> Value:
         """Sizes as a constant of i64, for `at_run_time`."""

@@ -11,10 +11,8 @@ from intaglio.frontends.building import reshape
 from intaglio.frontends.onnx.call import Answer, Item, Items, OnnxCall, Unknown, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import least, most, settled
-from intaglio.ir.types import DType
 from intaglio.ops.base import BadOperator
-from intaglio.ops.control import AssertTrue, Select, SelectSized
+from intaglio.ops.control import AssertTrue, Select
 from intaglio.ops.unary import LogicalNot
 
 
@@ -157,20 +155,4 @@ def _joined(call: OnnxCall, condition: Value, a: Item | None, b: Item | None) ->
         return Items([member for member in members if member is not None], a.dtype)
     if not isinstance(a, Value) or not isinstance(b, Value):
         raise unsupported("the branches of `If` give sequences or optionals, and its condition depends on data")
-    if a.type == b.type or a.shape == b.shape:
-        return call.emit(Select(), condition, a, b)
-    sizes = [_size(call, condition, n, m, axis) for axis, (n, m) in enumerate(zip(a.shape, b.shape, strict=True))]
-    return call.emit(SelectSized(tuple(sizes)), condition, a, b)
-
-
-def _size(call: OnnxCall, condition: Value, a: int, b: int, axis: int) -> int:
-    """A dimension of the branch that is taken."""
-    if a == b:
-        return a
-    counts = []
-    for size in (a, b):
-        number = np.empty((), object)
-        number[()] = size
-        counts.append(call.walk.at_run_time(call.constant(settled(number, np.int64), DType.I64)))
-    taken = call.emit(Select(), condition, *counts)
-    return call.size(taken, f"size_{axis}", min(least(a), least(b)), max(most(a), most(b)))
+    return call.walk.selected(condition, a, b, call.size)

@@ -16,6 +16,7 @@ from intaglio.errors import ModelError
 from intaglio.frontends.building import cast, concat, part, reshape, unsqueeze
 from intaglio.frontends.loops import Limit, Turn, run_loop
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.torch.call import Answer, Item, TorchCall, row
 from intaglio.frontends.torch.program import GraphRecord, Ref
 from intaglio.ir.graph import Value
@@ -121,9 +122,10 @@ def _chosen(call: TorchCall, test: Value, yes: Item, no: Item) -> Item:
         if yes == no:
             return yes
         raise unsupported("the branches of `cond` give different numbers, and its condition depends on data")
-    if yes.shape != no.shape or yes.dtype is not no.dtype:
-        raise unsupported(f"the branches of `cond` give different shapes, {list(yes.shape)} and {list(no.shape)}")
-    return yes if yes is no else call.emit(Select(), test, yes, no)
+    if len(yes.shape) != len(no.shape) or yes.dtype is not no.dtype:
+        raise unsupported(f"the branches of `cond` give {yes.type} and {no.type}")
+    stem = identifier(next((o for o in call.record.outputs if isinstance(o, str)), call.record.name), "cond")
+    return call.walk.selected(test, yes, no, lambda number, word, *ends: call.walk.as_size(f"{stem}_{word}", number, *ends))
 
 
 class _AsLoop(Exception):
