@@ -12,6 +12,7 @@ import intaglio
 from intaglio.errors import AnswerIsNo, ModelError
 from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
+from intaglio.ir.spans import Room, Span
 from intaglio.ops.evaluate import evaluate_graph
 from intaglio.run.package import Package
 from support.onnx_models import FLOAT, INT64, ints, model, node, saved, value
@@ -102,3 +103,34 @@ def test_a_backward_slice_from_before_the_first_element_has_that_element(start: 
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     assert np.array_equal(evaluate_graph(load(path)[0], {"x": x})["y"], session.run(None, {"x": x})[0])
+
+
+def counted() -> Any:
+    nodes = [
+        node("NonZero", "x", "places"), node("Unique", "x", "once"),
+        node("NonMaxSuppression", "boxes scores most overlap", "selected"),
+    ]  # fmt: skip
+    constants = {"most": ints(4), "overlap": np.array([0.5], np.float32)}
+    inputs = [value("x", [9]), value("boxes", [1, 6, 4]), value("scores", [1, 2, 6])]
+    outputs = [value("once", None), value("places", None, INT64), value("selected", None, INT64)]
+    return model(nodes, inputs, outputs, constants, opset=17)
+
+
+def test_a_largest_number_makes_less_room_and_more_is_an_error(tmp_path: Path) -> None:
+    """What is found has a bound of its own; `--max` lowers it."""
+    path = saved(counted(), tmp_path)
+    small = {"places": (1, 5), "once": 4, "selected": 3}
+    package = intaglio.compile(path, output=tmp_path / "p", max=small, library_only=True)
+    assert {size.name: (size.low, size.high) for size in package.manifest.sizes} == {
+        "places_count": (1, 5), "once_count": (1, 4), "selected_count": (0, 3),
+    }  # fmt: skip
+    assert not any("is not needed" in note for note in load(path, most={"places": Room.of(Span(1, 5)), "once": 4, "selected": 3})[1])
+    apart = np.arange(6, dtype=np.float32).reshape(6, 1) * 2 + np.array([0, 0, 1, 1], np.float32)
+    few = np.array([[[1, 2, 3, 0, 0, 0], [0, 0, 0, 0, 0, 0]]], np.float32)
+    x = np.array([0, 1, 2, 0, 3, 1, 0, 0, 3], np.float32)
+    same = np.repeat(apart[:1], 6, 0)
+    got = package.run({"x": x, "boxes": same[None], "scores": few})
+    assert got["places"].tolist() == [[1, 2, 4, 5, 8]] and got["once"].tolist() == [0, 1, 2, 3] and len(got["selected"]) == 2
+    for wrong in ({"x": x + 1}, {"x": x * 0}, {"x": np.arange(9, dtype=np.float32) % 6 * (x > 0)}, {"boxes": apart[None]}):
+        with pytest.raises(AnswerIsNo):
+            package.run({"x": x, "boxes": same[None], "scores": few, **wrong})

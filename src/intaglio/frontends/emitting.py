@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
+from intaglio.frontends.most import narrowed
 from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.onnx.names import identifier
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.sizes import (
     MOST_COMBINATIONS,
@@ -105,6 +107,8 @@ class Emitter:
         self.notes: list[str] = []
         self.bounds: Bounds | None = None
         self.counts: dict[str, Value] = {}  # sizes that follow from data
+        self.most: Mapping[str, int] = {}  # `--max`: by the name of a tensor, or of a number, how large it can be
+        self.most_used: set[str] = set()
         self.when: Value | None = None
         self.turn: Value | None = None  # the condition of the loop whose body this is
         self.source = ""
@@ -175,13 +179,18 @@ class Emitter:
         self.counts[name] = results[at]
         return results
 
+    def narrowed(self, stem: str, low: int, high: int) -> tuple[int, int]:
+        """How many of something may be found, within what `--max` says for it. The operator checks that."""
+        names = [name for name in self.most if identifier(name, "found") in (stem, stem.removesuffix("_count"))]
+        return narrowed(self.most, self.most_used, names, low, high)
+
     def places(self, stem: str, x: Value) -> Value:
         """Where a tensor is not zero, [rank, count]. It is looked at once, so that what two operators take by one condition has one
         size."""
         for node in self.nodes if self.turn is None else ():
             if isinstance(node.op, NonZero) and node.when is self.when and self._same(node.inputs[0], x):
                 return node.output
-        return self.found(stem, 0, most(x.type.elements), NonZero, [x])[0]
+        return self.found(stem, *self.narrowed(stem, 0, most(x.type.elements)), NonZero, [x])[0]
 
     def _same(self, a: Value | None, b: Value | None, depth: int = 4) -> bool:
         """Are they one value, or computed in the same way? Exporters write a condition as often as it is used."""

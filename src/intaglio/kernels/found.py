@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from intaglio.ir.sizes import Size, most
+import math
+
+from intaglio.ir.sizes import Size, least, most
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.detection import area, strike
@@ -66,15 +68,24 @@ def nonzero(job: Job) -> Lowered:
 
     rows = k.var("rows", 0)
     each(rows, write=False)
-    _check(k, rows, op.count)
+    _room(k, rows, op.count, math.prod(sizes))
+    _enough(k, rows, op.count)
     k.store(count, 0, cast(rows, I64))
     each(k.var("done", 0), write=True)
     return job.done("nonzero", f"nonzero of {x.dtype.value}{list(shape)}, at most {most(op.count)}")
 
 
-def _check(k: Builder, found: Expr, room: int) -> None:
-    if isinstance(room, Size):
+def _room(k: Builder, found: Expr, room: int, high: int) -> None:
+    """Where more can be found (`high`) than there may be."""
+    if most(room) < most(high):
         with k.when(found.compare("gt", most(room))):
+            k.fail(SIZE_OUT_OF_BOUNDS)
+
+
+def _enough(k: Builder, found: Expr, room: int, low: int = 0) -> None:
+    """Where fewer can be found (`low`) than there must be."""
+    if least(room) > low:
+        with k.when(found.compare("lt", least(room))):
             k.fail(SIZE_OUT_OF_BOUNDS)
 
 
@@ -106,6 +117,7 @@ def non_max_suppression(job: Job) -> Lowered:
                 k.store(active, i, select(good, Num(1, U8), Num(0, U8)))
             places = idx(op.most) if limit is None else limit
             _take(job, most_overlap, scores, active, corners, table, rows, b, c, y, places)
+    _enough(k, rows, op.count)
     k.store(count, 0, cast(rows, I64))
     told = [number if buffer is None else "computed" for buffer, (_, number) in zip(limits, words, strict=True)]
     about = f"non_max_suppression, {op.most} of {boxes_each} boxes, overlap {told[0]}, score {told[1]}"
@@ -129,7 +141,8 @@ def _take(
     y: Buffer, places: Expr,
 ) -> None:  # fmt: skip
     """The best that is left, as often as there are places."""
-    k, e, count = job.k, Lanes.scalar(), job.type(0).shape[1]
+    k, e, op, (batch, count, _), classes = job.k, Lanes.scalar(), job.node.op, job.type(0).shape, job.type(1).shape[1]
+    assert isinstance(op, NonMaxSuppression)
     with k.loop("place", 0, places):
         best = k.var("best", Num(-1, IDX))
         score = k.var("score", e.const(0.0), F32)
@@ -140,6 +153,7 @@ def _take(
                 k.assign(best, i)
                 k.assign(score, now)
         with k.when(best.compare("ge", 0)):
+            _room(k, rows + 1, op.count, batch * classes * op.most)
             for n, value in enumerate((b, c, best)):
                 k.store(y, rows * 3 + n, cast(value, I64))
             k.assign(rows, rows + 1)
@@ -162,6 +176,7 @@ def unique(job: Job) -> Lowered:
         at = k.var("at", 0)
         _look_up(k, x, i * width, y, width, at, rows)
         with k.when(at.compare("eq", rows)):
+            _room(k, rows + 1, op.count, n)
             with k.loop("w", 0, width) as w:
                 k.store(y, rows * width + w, Load(x, i * width + w, Type(x.dtype.value)))
             k.store(first, rows, cast(i, I64))
@@ -169,6 +184,7 @@ def unique(job: Job) -> Lowered:
             k.assign(rows, rows + 1)
         k.store(numbers, at, Load(numbers, at, I64) + Num(1, I64))
         k.store(inverse, i, cast(at, I64))
+    _enough(k, rows, op.count, min(1, least(n)))
     if op.sorted:
         _sort(k, y, width, [first, numbers], rows)
         with k.loop("i", 0, n) as i:

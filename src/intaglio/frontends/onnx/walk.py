@@ -8,7 +8,7 @@ without a row is replaced by its function body when ONNX defines one.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -68,8 +68,6 @@ class Walk(Emitter):
         self.calls: list[tuple[str, str, str]] = []
         self.functions = {(f.domain, f.name, getattr(f, "overload", "")): f for f in model.functions}
         self.place = ""
-        self.most: Mapping[str, int] = {}  # `--max`: by the name of a tensor, the largest size of one that depends on data
-        self.most_used: set[str] = set()
         self.random_inputs = False  # `--random input`
         self.random_seed = self.random_streams = 0
         self.random_run: Value | None = None  # the state that counts runs, where something is random

@@ -118,8 +118,6 @@ class Walk(Emitter):
         self.read_names = {a.name for r in program.graph.calls for a in _refs(r.arguments.values())}
         self.read_names |= {a.name for a in _refs([a for _, a in program.outputs])} | {name for _, name in program.mutations}
         self.kept: list[Kept] = []
-        self.most: Mapping[str, int] = {}  # `--max`: by the name of a number, or of its symbol
-        self.most_used: set[str] = set()
         self.unbounded: list[str] = []  # numbers that data gives, and that nothing bounds
         self.symbols: Mapping[str, str] = {}
         self.pinned = False  # an input has another shape than in the file: declared shapes do not count

@@ -213,7 +213,8 @@ def _computed_unique(call: OnnxCall) -> Answer:
     n = x.type.elements if axis is None else x.shape[axis]
     rows = reshape(call, moved, (n, 1 if axis is None else math.prod(moved.shape[1:])))
     ordered = bool(call.integer("sorted", 1))
-    made = call.walk.found(count_name(call), min(1, least(n)), most(n), lambda count: UniqueRows(count, ordered), [rows])
+    bounds = call.walk.narrowed(count_name(call), min(1, least(n)), most(n))
+    made = call.walk.found(count_name(call), *bounds, lambda count: UniqueRows(count, ordered), [rows])
     y = made[0]
     if axis is None:
         y = reshape(call, y, y.shape[:1])
@@ -280,7 +281,7 @@ def non_max_suppression(call: OnnxCall) -> Answer:
     rest = [None if n is None else reshape(call, cast(call, n, dtype), ()) for n, dtype in at_run]
     while rest and rest[-1] is None:
         rest.pop()
-    return call.walk.found(count_name(call), 0, high, made, [boxes, scores, *rest])[0]
+    return call.walk.found(count_name(call), *call.walk.narrowed(count_name(call), 0, high), made, [boxes, scores, *rest])[0]
 
 
 @importer("HannWindow", "HammingWindow", "BlackmanWindow")

@@ -91,7 +91,8 @@ def unique(call: TorchCall) -> Answer:
     moved = x if axis is None else transpose(call, x, order)
     n = x.type.elements if axis is None else x.shape[axis]
     rows = reshape(call, moved, (n, 1 if axis is None else math.prod(moved.shape[1:])))
-    made = call.walk.found(count_name(call), min(1, least(n)), most(n), lambda count: Unique(count, True), [rows])
+    bounds = call.walk.narrowed(count_name(call), min(1, least(n)), most(n))
+    made = call.walk.found(count_name(call), *bounds, lambda count: Unique(count, True), [rows])
     y, inverse, numbers = made[0], made[2], made[3]
     if axis is None:
         y, inverse = reshape(call, y, y.shape[:1]), reshape(call, inverse, x.shape)
