@@ -13,7 +13,7 @@ from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Less, Max, Min, Where
 from intaglio.ops.convert import Cast, Dequantize
-from intaglio.ops.found import Unique
+from intaglio.ops.found import NonZero, Unique
 from intaglio.ops.index import Gather, GatherNd, OneHot, ScatterNd
 from intaglio.ops.move import Concat, Reshape, ReverseSequence, Transpose
 from intaglio.ops.reduce import Cumsum, TopK  # fmt: skip
@@ -112,9 +112,14 @@ def one_hot(call: TFLiteCall) -> None:
 
 @importer("WHERE")
 def where(call: TFLiteCall) -> None:
-    """The places of what is true: as many as the data say, so they must be known."""
-    found = np.argwhere(call.known(0, "condition"))
-    call.give(constant(found.astype((call.out().dtype or DType.I64).numpy)))
+    """The places of what is true, a row each. There is room for as many as there are elements."""
+    x = call.value(0)
+    if not x.type.rank:
+        raise Fault("shape-mismatch", "its condition has no axes")
+    places, _ = call.found("places", 0, x.type.elements, NonZero, x)
+    found = cast(call, call.emit(Transpose((1, 0)), places), call.out().dtype or DType.I64)
+    found.origin = call.out().name if found.data is None else found.origin
+    call.give(found)
 
 
 @importer("UNIQUE")

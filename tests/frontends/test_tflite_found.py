@@ -1,4 +1,4 @@
-"""UNIQUE: a result whose number depends on data, with room for the most."""
+"""UNIQUE and WHERE: results whose number depends on data, with room for the most."""
 
 from __future__ import annotations
 
@@ -31,4 +31,19 @@ def test_unique_is_that_of_litert(dtype: str, index: str, tmp_path: Path) -> Non
         x = np.asarray(numbers, dtype)
         made, wanted = package.run({"in0": x}), all_by_litert(path, [[x]])[0]
         assert all(np.array_equal(got, want) for got, want in zip(made.values(), wanted, strict=True))
+    assert package.validate().ok
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("bool", (6,)), ("float32", (2, 3))])
+def test_the_places_of_what_is_true_are_those_of_litert(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    path = tmp_path / "m.tflite"
+    out = Tensor((6, len(shape)), "int64", signature=(-1, len(shape)))
+    path.write_bytes(one_operator("WHERE", [Tensor(shape, dtype)], out, version=1))
+    package = intaglio.compile(path, output=tmp_path / "p")
+    for numbers in ([1, 0, 0, 1, 0, 1], [1] * 6):
+        x = np.asarray(numbers, dtype).reshape(shape)
+        (made,), (wanted,) = package.run({"in0": x}).values(), all_by_litert(path, [[x]])[0]
+        assert made.shape == wanted.shape and np.array_equal(made, wanted)
+    (none,) = package.run({"in0": np.zeros(shape, dtype)}).values()  # LiteRT has no such tensor
+    assert none.shape == (0, len(shape))
     assert package.validate().ok
