@@ -119,7 +119,7 @@ def counted() -> Any:
 def test_a_largest_number_makes_less_room_and_more_is_an_error(tmp_path: Path) -> None:
     """What is found has a bound of its own; `--max` lowers it."""
     path = saved(counted(), tmp_path)
-    small = {"places": (1, 5), "once": 4, "selected": 3}
+    small: dict[str, int | tuple[int, int] | str] = {"places": (1, 5), "once": 4, "selected": 3}
     package = intaglio.compile(path, output=tmp_path / "p", max=small, library_only=True)
     assert {size.name: (size.low, size.high) for size in package.manifest.sizes} == {
         "places_count": (1, 5), "once_count": (1, 4), "selected_count": (0, 3),
