@@ -29,6 +29,7 @@ from intaglio.ops.move import Concat, Expand, Pad, Slice, Transpose
 from intaglio.ops.norm import LayerNorm
 from intaglio.ops.pool import AveragePool, MaxPool
 from intaglio.ops.quantised import QConv
+from intaglio.ops.quantised_real import QRealMean
 from intaglio.ops.reduce import Reduce, Softmax
 from intaglio.ops.resize import Resize
 from intaglio.ops.sizes import Dimensions, Iota
@@ -200,6 +201,16 @@ CASES: dict[str, Moving] = {
     "depthwise convolution of bytes": _bytes(20, 1, (1, 0, 1, 0)),
     "max pool, bordered": Moving(
         lambda t: (MaxPool(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), layout=Layout.NHWC), [f32(1, t, t, 9)])
+    ),
+    "mean of windows of bytes": Moving(
+        lambda t: (
+            QRealMean((2, 2), (2, 2), x_scale=0.05, x_zero=3, y_scale=0.04, y_zero=-2), [TensorType(DType.I8, (1, t, t + 1, 9))]
+        ), low=2,
+    ),
+    "mean of windows of bytes, bordered": Moving(
+        lambda t: (
+            QRealMean((3, 3), (2, 2), (1, 1, 1, 1), x_scale=0.05, x_zero=3, y_scale=0.04), [TensorType(DType.I8, (1, t, t, 9))]
+        )
     ),
     "convolution of any layout": Moving(lambda t: (Conv(pads=(1, 1, 1, 1)), [f32(1, 2, t, 3), f32(2, 2, 3, 3)]), frozenset({1})),
     "transposed convolution": Moving(lambda t: (ConvTranspose(strides=(2, 2)), [f32(1, 3, t, 4), f32(3, 2, 2, 2)]), frozenset({1})),
