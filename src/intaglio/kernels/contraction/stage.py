@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from intaglio.ir.sizes import Size, larger, most, smaller
+from intaglio.ir.sizes import Size, larger, most, moves, smaller
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.gather import Line, Span
@@ -68,7 +68,7 @@ class Stage:
     x: Buffer
     buffer: Buffer
     direct: bool
-    stripe: int  # output rows at a time
+    stripe: int  # output rows at a time; where the caller gives the width, as many as fit
     zero: int | Expr  # what padding is filled with; an expression in the type of the buffer
     apart: int = 0  # numbers from one row to the next, if they do not lie side by side
 
@@ -103,7 +103,7 @@ class Stage:
         """The rows that the stripe from output row `first` on reads: fewer than there is room for where the caller says how high
         the image is, and it is lower."""
         p = self.problem
-        if not isinstance(p.out_height, Size):
+        if not moves((p.out_height, self.stripe)):
             return idx(self.rows())
         here = imin(self.stripe, p.out_height - first)
         return (here - 1) * p.strides[0] + (self.rows(1))
@@ -126,7 +126,7 @@ class Stage:
         left, right = self._sides()
         copied = (self.columns - left - right) * p.channels
         line = p.width * p.channels
-        rows = k.let("rows", self.needed(first)) if isinstance(p.out_height, Size) else idx(self.rows())
+        rows = k.let("rows", self.needed(first)) if moves((p.out_height, self.stripe)) else idx(self.rows())
         top = k.let("top", first * p.strides[0] - p.pads[0])
         low: Expr = idx(0)
         if p.pads[0]:
@@ -134,7 +134,7 @@ class Stage:
             with k.loop("r", 0, low) as r:
                 fill_run(k, self.buffer, k.let("at", r * self.pitch + left * p.channels), copied, self.zero)
         high = rows
-        stripes = -(-p.out_height // self.stripe)
+        stripes = (p.out_height + self.stripe - 1) // self.stripe
         if most((stripes - 1) * self.stripe * p.strides[0] - p.pads[0] + self.rows() - p.height) > 0:
             high = k.let("outside", imax(low, imin(rows, p.height - top)))
         if copied == line == self.pitch and low == idx(0) and high == idx(self.rows()):  # rows lie side by side in both
@@ -198,5 +198,9 @@ def stage_of(job: Job, p: Problem, x: Buffer, dtype: DType, zero: int | Expr, di
     stripe = max(1, min(height, (rows - fixed) // p.strides[0] + 1))
     stripe = max(1, -(-height // max(1, -(-height // stripe))))
     sized = Stage(job.isa, p, x, x, False, stripe, zero)
+    if isinstance(sized.pitch, Size):  # of narrower images, more rows in the same memory
+        fit = sized.rows() * most(sized.pitch) // sized.pitch
+        stripe = larger(1, smaller((fit - fixed) // p.strides[0] + 1, p.out_height))
+        sized = replace(sized, stripe=stripe)
     buffer = job.scratch(sized.rows() * sized.pitch + SLACK, name, dtype, own=True)
-    return Stage(job.isa, p, x, buffer, False, stripe, zero)
+    return replace(sized, buffer=buffer)
