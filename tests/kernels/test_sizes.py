@@ -29,6 +29,7 @@ from intaglio.ops.move import Concat, Expand, Pad, Slice, Transpose
 from intaglio.ops.norm import LayerNorm
 from intaglio.ops.pool import AveragePool, MaxPool
 from intaglio.ops.quantised import QConv
+from intaglio.ops.quantised_real import QRealMean
 from intaglio.ops.reduce import Reduce, Softmax
 from intaglio.ops.resize import Resize
 from intaglio.ops.sizes import Dimensions, Iota
@@ -81,21 +82,46 @@ def _bordered(kernel: int, stride: int, pads: tuple[int, ...], apart: int = 1, g
     return Moving(make, frozenset({1}), max(1, (kernel - 1) * apart + 1 - pads[1] - pads[3]))
 
 
-def _bytes(channels: int, stride: int = 1, pads: tuple[int, ...] = (1, 1, 1, 1)) -> Moving:
-    """A depthwise convolution of bytes. Channels that do not fill a vector are taken with those of the next pixel."""
-    op = QConv((stride, stride), pads, group=channels, x_zero=3, y_zero=-5)
-    whole = TensorType(DType.I32, (channels,))
-    pairs = [quantize_multiplier(0.002 * (n % 7 + 1)) for n in range(channels)]
+Shape = Callable[[int], tuple[int, int, int]]
+SAME = (1, 1, 1, 1)
+
+
+def _scaled(op: QConv, shape: Shape, weights: tuple[int, ...], low: int = 1, using: str = "", factor: float = 0.002) -> Moving:
+    """A convolution of bytes, of images of this shape."""
+    outs = weights[0]
+    whole = TensorType(DType.I32, (outs,))
+    pairs = [quantize_multiplier(factor * (n % 7 + 1)) for n in range(outs)]
     scales = {3 + n: np.array([pair[n] for pair in pairs], np.int32) for n in (0, 1)}
 
     def make(t: int) -> tuple[Op, Sequence[TensorType]]:
-        x, w = TensorType(DType.I8, (1, t, t, channels)), TensorType(DType.I8, (channels, 1, 3, 3))
+        x, w = TensorType(DType.I8, (*shape(t), weights[1] * op.group)), TensorType(DType.I8, weights)
         return op, [x, w, whole, whole, whole]
 
-    return Moving(make, frozenset({1, 2}), max(1, 3 - pads[1] - pads[3]), given=scales)
+    return Moving(make, frozenset({1, 2}), low, using, given=scales)
 
 
-def _patches(m: int, shape: Callable[[int], tuple[int, int, int]], pads: tuple[int, ...], low: int = 1) -> Moving:
+def _bytes(channels: int, stride: int = 1, pads: tuple[int, ...] = SAME) -> Moving:
+    """A depthwise convolution of bytes. Channels that do not fill a vector are taken with those of the next pixel."""
+    op = QConv((stride, stride), pads, group=channels, x_zero=3, y_zero=-5)
+    return _scaled(op, lambda t: (1, t, t), (channels, 1, 3, 3), max(1, 3 - pads[1] - pads[3]))
+
+
+def _patches_of_bytes(m: int, shape: Shape, pads: tuple[int, ...] = SAME, low: int = 1) -> Moving:
+    return _scaled(QConv(pads=pads, x_zero=3, y_zero=-5), shape, (20, 32, 3, 3), low, f"qwinograd(m={m})", 1e-4)
+
+
+def _lists(kernel: int, stride: int, shape: Shape, low: int = 1) -> Moving:
+    """Windows by lists of offsets, which are the same for all widths."""
+    op = QConv((stride, stride), (kernel // 2,) * 4, x_zero=-7, y_zero=11)
+    return _scaled(op, shape, (20, 8, kernel, kernel), low, "qconv_listed", 1e-4)
+
+
+def _dots(kernel: int, stride: int, shape: Shape, channels: int) -> Moving:
+    op = QConv((stride, stride), (kernel // 2,) * 4, x_zero=9, y_zero=-2)
+    return _scaled(op, shape, (20, channels, kernel, kernel), 1, "qconv_tiles", 1e-4)
+
+
+def _patches(m: int, shape: Shape, pads: tuple[int, ...], low: int = 1) -> Moving:
     """A convolution by Winograd, of an image of this shape."""
 
     def make(t: int) -> tuple[Op, Sequence[TensorType]]:
@@ -152,6 +178,21 @@ CASES: dict[str, Moving] = {
     "patches of columns": _patches(2, lambda t: (1, 3, t), (1, 1, 1, 1)),
     "patches of a batch": _patches(4, lambda t: (t, 5, 3), (1, 1, 1, 1)),
     "patches of a batch of rows": _patches(4, lambda t: (t, t, 4), (1, 1, 1, 1)),
+    "patches of 4, bytes": _patches_of_bytes(4, lambda t: (1, t, t + 2)),
+    "patches of 2, bytes": _patches_of_bytes(2, lambda t: (1, t + 1, t)),
+    "patches without a border, bytes": _patches_of_bytes(4, lambda t: (1, t, t), (0, 0, 0, 0), low=3),
+    "patches of rows, bytes": _patches_of_bytes(4, lambda t: (2, t, 6), (1, 0, 0, 1), low=2),
+    "patches of columns, bytes": _patches_of_bytes(2, lambda t: (1, 3, t)),
+    "patches of a batch, bytes": _patches_of_bytes(4, lambda t: (t, 5, 3)),
+    "windows by lists": _lists(3, 1, lambda t: (1, t, t)),
+    "windows by lists, every other pixel": _lists(3, 2, lambda t: (1, t, t + 1)),
+    "windows by lists, of rows": _lists(5, 1, lambda t: (1, t, 4)),
+    "windows by lists, of columns": _lists(5, 1, lambda t: (2, 4, t)),
+    "windows by lists, of a batch": _lists(3, 1, lambda t: (t, 4, 5)),
+    "pixels by lists": _lists(1, 1, lambda t: (1, t, t)),
+    "pixels by lists, of a batch": _lists(1, 1, lambda t: (t, 2, 3)),
+    "windows of three channels of bytes, every other pixel": _dots(3, 2, lambda t: (1, t, t), 3),
+    "windows of bytes, of a batch": _dots(3, 1, lambda t: (t, 3, t), 5),
     "depthwise convolution, bordered": _bordered(5, 2, (2, 2, 2, 2), group=6),
     "depthwise convolution of bytes, bordered": _bytes(32),
     "depthwise convolution of bytes, bordered, two pixels in a vector": _bytes(8),
@@ -160,6 +201,16 @@ CASES: dict[str, Moving] = {
     "depthwise convolution of bytes": _bytes(20, 1, (1, 0, 1, 0)),
     "max pool, bordered": Moving(
         lambda t: (MaxPool(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), layout=Layout.NHWC), [f32(1, t, t, 9)])
+    ),
+    "mean of windows of bytes": Moving(
+        lambda t: (
+            QRealMean((2, 2), (2, 2), x_scale=0.05, x_zero=3, y_scale=0.04, y_zero=-2), [TensorType(DType.I8, (1, t, t + 1, 9))]
+        ), low=2,
+    ),
+    "mean of windows of bytes, bordered": Moving(
+        lambda t: (
+            QRealMean((3, 3), (2, 2), (1, 1, 1, 1), x_scale=0.05, x_zero=3, y_scale=0.04), [TensorType(DType.I8, (1, t, t, 9))]
+        )
     ),
     "convolution of any layout": Moving(lambda t: (Conv(pads=(1, 1, 1, 1)), [f32(1, 2, t, 3), f32(2, 2, 3, 3)]), frozenset({1})),
     "transposed convolution": Moving(lambda t: (ConvTranspose(strides=(2, 2)), [f32(1, 3, t, 4), f32(3, 2, 2, 2)]), frozenset({1})),
@@ -195,7 +246,15 @@ def _node(case: Moving, size: int) -> Node:
     return Node(op, [*values], [Value(f"y{n}", t) for n, t in enumerate(op.infer(*types))], "/node")
 
 
-@pytest.mark.parametrize(("name", "target"), PAIRS)
+def _takes_long(name: str) -> bool:
+    """Sizes below a vector are quick, and the case that has the fewest pixels."""
+    return name.startswith("patches") and name.endswith("bytes") and "columns" not in name
+
+
+MANY = [pytest.param(*p.values, marks=pytest.mark.slow) if _takes_long(str(p.values[0])) else p for p in PAIRS]
+
+
+@pytest.mark.parametrize(("name", "target"), MANY)
 def test_every_size_gives_what_the_reference_says(name: str, target: str) -> None:
     case = CASES[name]
     _assert_right(name, target, MOST, sorted({case.low, case.low + 1, 8, 9, 17, MOST}))

@@ -8,11 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from intaglio.kernels.choice import usual_way, ways_to_measure
+from intaglio.ir.graph import Node, Value
+from intaglio.ir.sizes import Bounds
+from intaglio.ir.types import DType, TensorType
+from intaglio.kernels.choice import lower_node, usual_way, ways_to_measure
 from intaglio.kernels.considered import considered
 from intaglio.kernels.contraction.qwinograd import winograd_of
 from intaglio.kernels.contraction.transform import WHOLE_POINTS, whole_transform
-from intaglio.kernels.job import Job
+from intaglio.kernels.job import Job, Scratch
 from intaglio.targets import Target
 from support.kernel_integer_tiles import INTEGER_TILES, conv
 from support.kernel_running import TARGETS, Case, assert_close, interpreted, prepare
@@ -108,6 +111,33 @@ def test_all_sizes_are_measured_and_none_where_memory_has_a_limit() -> None:
     uses = [way.using for way in ways_to_measure(LARGE.node(), HERE)]
     assert {use[:14] for use in uses} >= {"qwinograd(m=2,", "qwinograd(m=4,"}
     assert not any("winograd" in way.using for way in ways_to_measure(LARGE.node(), replace(HERE, limited=True)))
+
+
+def ranged(found: Case, least: int) -> Node:
+    """The same for pictures from `least` pixels on, in height and width, to those that it has."""
+    node = found.node()
+    x, *others = node.inputs
+    assert x is not None
+    t = Bounds({"T": (least, x.shape[1])}).size("T")
+    image = TensorType(DType.I8, (x.shape[0], t, t, x.shape[3]))
+    types = [image, *(None if v is None else v.type for v in others)]
+    return Node(node.op, [Value("v0", image), *others], [Value("y0", node.op.infer(*types)[0])], "/conv")
+
+
+@pytest.mark.parametrize("case", [LARGE, conv((1, 28, 28, 64), 64, (3, 3), (2, 2), SAME, largest=60)])
+def test_a_range_of_sizes_has_the_kernel_and_scratch_memory_of_the_largest(case: Case) -> None:
+    lowered = [lower_node(each, HERE) for each in (ranged(case, 7), case.node())]
+    assert lowered[0].using == lowered[1].using
+    needed = [sum(a.bytes for a in each.arguments if isinstance(a, Scratch)) for each in lowered]
+    assert needed[0] == needed[1]
+
+
+def test_a_range_of_sizes_is_judged_by_all_of_it() -> None:
+    row = next(c for c in considered(ranged(LARGE, 7), HERE) if c.name == "qwinograd")
+    assert not row.reason and row.note.startswith("estimated over the range, as a part of direct: F(2x2) 0.")
+    few = conv((1, 9, 9, 512), 256, (3, 3), pads=SAME)
+    row = next(c for c in considered(ranged(few, 1), HERE) if c.name == "qwinograd")
+    assert row.reason.startswith("it gains too little to pay for its weights: estimated over the range")
 
 
 def test_patches_go_in_blocks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections.abc import Callable
@@ -108,6 +109,54 @@ def test_patches_of_a_range_have_the_bits_of_each_size(tmp_path: Path) -> None:
         single = intaglio.compile(path, output=tmp_path / f"p{h}", dims={"H": h, "W": w}, target="x86-64-v3")
         assert "winograd(m=4" in (single.folder / "manifest.json").read_text()
         assert np.array_equal(package.run({"x": x})["y"], single.run({"x": x})["y"])
+
+
+def quantised_picture() -> Any:
+    """Convolutions of bytes of every kind, one after the other: scales of the weights differ by channel."""
+    nodes: list[Any] = [node("QuantizeLinear", "x s z", "q0"), node("DequantizeLinear", "q0 s z", "d0")]
+    constants: Feed = {"s": np.asarray(0.05, np.float32), "z": np.asarray(3, np.int8)}
+    layers = ((16, 3, 3, 2, 1), (32, 16, 1, 1, 1), (32, 32, 3, 1, 1), (32, 1, 3, 1, 32), (32, 32, 3, 2, 1), (16, 32, 5, 1, 1))
+    for n, (outs, depth, kernel, stride, group) in enumerate(layers, 1):
+        weights, scale = np.clip(40 * floats(outs, depth, kernel, kernel), -127, 127), 0.02 / np.sqrt(depth) / kernel
+        constants |= {f"w{n}": weights.astype(np.int8), f"z{n}": np.zeros(outs, np.int8)}
+        constants[f"s{n}"] = np.linspace(scale, 2 * scale, outs, dtype=np.float32)
+        nodes += [
+            node("DequantizeLinear", f"w{n} s{n} z{n}", f"f{n}", axis=0),
+            node("Conv", f"d{n - 1} f{n}", f"c{n}", pads=[kernel // 2] * 4, strides=[stride] * 2, group=group),
+            node("QuantizeLinear", f"c{n} s z", f"q{n}"), node("DequantizeLinear", f"q{n} s z", f"d{n}"),
+        ]  # fmt: skip
+    nodes.append(node("Identity", f"d{len(layers)}", "y"))
+    return model(nodes, [value("x", ["N", 3, "H", "W"])], [value("y", None)], constants, opset=17)
+
+
+IMAGES: dict[str, Any] = {"N": (1, 2), "H": (9, 40), "W": (7, 42)}
+
+
+def manifest_of(package: intaglio.Package) -> Any:
+    return json.loads((package.folder / "manifest.json").read_text())
+
+
+def kernels_of(package: intaglio.Package) -> list[str]:
+    return [layer["kernel"].partition("(")[0] for layer in manifest_of(package)["layers"]]
+
+
+@pytest.mark.slow
+@needs_gcc
+def test_quantised_convolutions_of_a_range_have_the_bits_and_kernels_of_each_size(tmp_path: Path) -> None:
+    """And stay inside of the image, in the arena of the largest size."""
+    flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    path = saved(quantised_picture(), tmp_path)
+    package = intaglio.compile(path, output=tmp_path / "p", dims=IMAGES, cflags=flags, cc="gcc", target="x86-64-v3")
+    assert {"qwinograd", "qconv_listed", "qconv_tiles", "qdepthwise_lanes"} <= {*kernels_of(package)}
+    for n, h, w in ((1, 9, 7), (1, 17, 33), (2, 32, 16), (2, 40, 42)):
+        np.save(tmp_path / "x.npy", x := 3 * floats(n, 3, h, w))
+        command: list[str | Path] = [package.folder / "bin" / "model", tmp_path / "x.npy", "-o", tmp_path / "y.npy"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        single = intaglio.compile(path, output=tmp_path / f"p{h}", dims={"N": n, "H": h, "W": w}, target="x86-64-v3")
+        assert np.array_equal(np.load(tmp_path / "y.npy"), single.run({"x": x})["y"])
+    arenas = [manifest_of(one)["memory"]["arena_bytes"] for one in (package, single)]
+    assert kernels_of(package) == kernels_of(single) and arenas[0] == arenas[1]
 
 
 def test_sums_and_means_over_nothing_are_zero(tmp_path: Path) -> None:

@@ -142,6 +142,16 @@ class Builder:
         if body and first != last:
             self.emit(For(var, first, last, step, tuple(body), rolled))
 
+    @contextmanager
+    def steps(self, name: str, stop: int, step: int) -> Iterator[Expr]:
+        """A loop from 0 on, in steps that may be a size of the caller."""
+        if not isinstance(step, Size):
+            with self.loop(name, 0, stop, step) as at:
+                yield at
+            return
+        with self.loop("number", 0, (stop + step - 1) // step) as number:
+            yield self.let(name, number * step)
+
     def prefetch(self, buffer: Buffer, index: Expr) -> None:
         self.emit(Prefetch(buffer, index))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from intaglio.ir.sizes import Size
+from collections.abc import Sequence
+
+from intaglio.ir.sizes import Size, most, moves
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, imax, imin
@@ -20,6 +22,13 @@ def _real(x: Buffer, at: Expr, op: QRealMean) -> Expr:
 
 def _add(k: Builder, total: Var, value: Expr) -> None:
     k.assign(total, Op("add", (total, value), F32))
+
+
+def _never_cut(op: QRealMean, sizes: Sequence[int], outs: Sequence[int]) -> bool:
+    """Are windows of images whose size the caller gives inside of all of them? Compilers see it by themselves where sizes are
+    numbers; where they do not, a 2x2 of 32 channels took 12 times as many instructions on AVX2."""
+    last = [(out - 1) * stride + kernel for out, stride, kernel in zip(outs, op.strides, op.kernel, strict=True)]
+    return moves(sizes) and not any(op.pads) and all(most(end - size) <= 0 for end, size in zip(last, sizes, strict=True))
 
 
 def qreal_mean(job: Job) -> Lowered:
@@ -50,9 +59,13 @@ def qreal_mean(job: Job) -> Lowered:
     else:
         with k.loop("n", 0, n_) as n, k.loop("oh", 0, oh_) as oh, k.loop("ow", 0, ow_) as ow:
             top, left = k.let("top", oh * op.strides[0] - op.pads[0]), k.let("left", ow * op.strides[1] - op.pads[1])
-            rows = (k.let("row_first", imax(top, 0)), k.let("row_last", imin(top + op.kernel[0], h)))
-            cols = (k.let("col_first", imax(left, 0)), k.let("col_last", imin(left + op.kernel[1], w)))
-            inside = cast((rows[1] - rows[0]) * (cols[1] - cols[0]), F32)
+            if _never_cut(op, (h, w), (oh_, ow_)):
+                rows, cols = (top, top + op.kernel[0]), (left, left + op.kernel[1])
+                inside: Expr = Num(float(op.kernel[0] * op.kernel[1]), F32)
+            else:
+                rows = (k.let("row_first", imax(top, 0)), k.let("row_last", imin(top + op.kernel[0], h)))
+                cols = (k.let("col_first", imax(left, 0)), k.let("col_last", imin(left + op.kernel[1], w)))
+                inside = cast((rows[1] - rows[0]) * (cols[1] - cols[0]), F32)
             count = Num(float(op.kernel[0] * op.kernel[1]), F32) if op.count_include_pad else k.let("count", inside)
             with k.loop("c", 0, c_) as c:
                 total = k.var("total", Num(0.0, F32))

@@ -38,6 +38,7 @@ from intaglio.kernels.job import Job, Lowered, fact
 from intaglio.kernels.loop import Buffer, Expr, Load, Op, Type
 from intaglio.ops.quantised import QConv
 
+MOST_SIZES = 16  # of a range, that estimates look at
 STAGE_CYCLES = 2.0  # per vector of x that is written to the stage
 Rows = Sequence[Sequence[Expr]]  # sums by row and vector
 
@@ -181,6 +182,14 @@ class Facts:
     def steps(self) -> int:
         return int(np.prod(self.grouped.shape[2:4]))
 
+    def most(self) -> Facts:
+        """For the largest size."""
+        return replace(self, problem=self.problem.most()) if self.problem.moves else self
+
+    def some(self) -> list[Facts]:
+        """For some of the sizes that a caller may give; where it gives none, these."""
+        return [replace(self, problem=p) for p in self.problem.some(MOST_SIZES)] if self.problem.moves else [self]
+
 
 def choose_dot(isa: Isa, runs: Array, rows: int) -> tuple[Dot, Array] | None:
     """The first dot product of the target that is exact for weights [..., run]; and these, [..., steps, group]. A matrix
@@ -226,7 +235,7 @@ def dots_of(job: Job) -> Facts | str:
     else:
         outs, depth = numbers.weights.shape[:2]
         problem = Problem.matrix(job.node.output.type.elements // outs, depth, outs)
-    chosen = choose_dot(job.isa, numbers.runs(problem.group, problem.joined), problem.out_width)
+    chosen = choose_dot(job.isa, numbers.runs(problem.group, problem.joined), most(problem.out_width))
     if chosen is None:
         return "no dot product of the target is exact for these weights"
     scaling = scaling_of(numbers, job.isa)
@@ -268,12 +277,9 @@ class Runs:
         return time * self.count
 
 
-def _runs(job: Job) -> Runs:
-    known, lanes = _facts(job), job.isa.lanes
+def _runs(known: Facts, lanes: int) -> Runs:
     p = known.problem
-    if not isinstance(job.node.op, QConv) or problem_of(job).pointwise:
-        return Runs(most(p.out_width), 1, p.out_channels, known.grouped.shape[3], lanes, known.dot.rows)
-    return Runs(most(p.out_width), most(p.out_height), p.columns, known.steps, lanes, known.dot.rows)
+    return Runs(p.out_width, p.out_height, p.columns, known.steps, lanes, known.dot.rows)
 
 
 def ranked(runs: Runs, registers: int) -> list[Tile]:
@@ -284,21 +290,30 @@ def ranked(runs: Runs, registers: int) -> list[Tile]:
     return sorted(fit, key=lambda t: (round(runs.cycles(t), 2), -t.rows, t.vectors))
 
 
+def _ranked(job: Job) -> list[Tile]:
+    """Of the largest size, so that a range needs its memory."""
+    return ranked(_runs(_facts(job).most(), job.isa.lanes), job.target.registers)
+
+
 def _tile(job: Job) -> Tile:
-    return parse_tile(job.asked) or ranked(_runs(job), job.target.registers)[0]
+    return parse_tile(job.asked) or _ranked(job)[0]
 
 
 def dots_ways(job: Job) -> list[str]:
     name = "qconv_tiles" if isinstance(job.node.op, QConv) else "qmatmul_tiles"
-    return [f"{name}(tile={tile})" for tile in ranked(_runs(job), job.target.registers)]
+    return [f"{name}(tile={tile})" for tile in _ranked(job)]
 
 
 def dots_estimate(job: Job) -> float:
-    """With a pass over the rows of x, which wait in the stage."""
-    known = _facts(job)
+    return dots_us(job, _facts(job).most(), _tile(job))
+
+
+def dots_us(job: Job, known: Facts, tile: Tile | None = None) -> float:
+    """With a pass over the rows of x, which wait in the stage. Of one size, with the best tile for it if none is given."""
     p, lanes = known.problem, job.isa.lanes
-    steps = _runs(job).cycles(_tile(job)) * most(p.batch) * p.group
-    staged = most(job.type(0).elements) / (2 * lanes) * STAGE_CYCLES
+    runs = _runs(known, lanes)
+    steps = runs.cycles(tile or ranked(runs, job.target.registers)[0]) * p.batch * p.group
+    staged = p.batch * p.height * p.width * p.channels / (2 * lanes) * STAGE_CYCLES
     return micros(job.target, lanes, steps + staged, known.grouped.size)
 
 

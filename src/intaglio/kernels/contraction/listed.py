@@ -21,13 +21,15 @@ Does not apply to groups, to numbers of channels that are no multiple of four, t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from statistics import geometric_mean
 
 import numpy as np
 
 from intaglio.ir.graph import Array
+from intaglio.ir.sizes import Size, most
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
-from intaglio.kernels.contraction.dots import Dots, Facts, ToBytes, arranged, cycles, dots_estimate, dots_of
+from intaglio.kernels.contraction.dots import Dots, Facts, ToBytes, arranged, cycles, dots_of, dots_us
 from intaglio.kernels.contraction.gather import Line, Span
 from intaglio.kernels.contraction.micro import Column, Sums
 from intaglio.kernels.contraction.problem import Problem, problem_of
@@ -38,7 +40,7 @@ from intaglio.kernels.contraction.tiles import Tiles
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Dot
 from intaglio.kernels.job import Job, Lowered, fact
-from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Op, Type, cast
+from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Op, Type, cast, idx
 from intaglio.kernels.whole_numbers import I32
 from intaglio.ops.quantised import QConv
 
@@ -73,6 +75,14 @@ class Possible:
     weights: Array
     unfit: Array
     counted: dict[int, list[int]] = field(default_factory=dict)  # what `apart` found
+
+    def most(self) -> Possible:
+        """For the largest size."""
+        return replace(self, facts=self.facts.most())
+
+    def some(self) -> list[Possible]:
+        """For some of the sizes that a caller may give; where it gives none, this one."""
+        return [replace(self, facts=facts) for facts in self.facts.some()]
 
     def apart(self, vectors: int, lanes: int) -> list[int]:
         """For each block of so many vectors, how many of its steps have no order."""
@@ -133,29 +143,36 @@ def _name(job: Job) -> str:
     return "qconv_listed" if isinstance(job.node.op, QConv) else "qmatmul_listed"
 
 
-def _ranked(job: Job) -> list[Tile]:
-    known, lanes = _possible(job), job.isa.lanes
+def _ranked(job: Job, known: Possible) -> list[Tile]:
+    """Best first, for one size."""
+    lanes, registers = job.isa.lanes, job.target.registers
     p = known.facts.problem
     wide = -(-p.out_channels // lanes)
     shapes = [Tile(r, v) for v in VECTORS if v <= wide for r in range(1, min(8, p.out_width) + 1)]
-    fit = [t for t in shapes if t.rows * t.vectors + t.vectors + 2 <= job.target.registers]
-    return sorted(fit, key=lambda t: (round(known.cycles(t, lanes, job.target.registers), 2), -t.rows, t.vectors))
+    fit = [t for t in shapes if t.rows * t.vectors + t.vectors + 2 <= registers]
+    return sorted(fit, key=lambda t: (round(known.cycles(t, lanes, registers), 2), -t.rows, t.vectors))
 
 
 @fact
 def _best(job: Job) -> Tile:
-    return _ranked(job)[0]
+    """Of the largest size, so that a range needs its memory."""
+    return _ranked(job, _possible(job).most())[0]
 
 
 def listed_ways(job: Job) -> list[str]:
-    return [f"{_name(job)}(tile={tile})" for tile in _ranked(job)]
+    return [f"{_name(job)}(tile={tile})" for tile in _ranked(job, _possible(job).most())]
 
 
 def listed_estimate(job: Job) -> float:
-    known, lanes = _possible(job), job.isa.lanes
-    tile = parse_tile(job.asked) or _best(job)
-    staged = job.type(0).elements * STAGE_CYCLES
-    return micros(job.target, lanes, known.cycles(tile, lanes, job.target.registers) + staged, known.weights.size)
+    return listed_us(job, _possible(job).most(), parse_tile(job.asked) or _best(job))
+
+
+def listed_us(job: Job, known: Possible, tile: Tile | None = None) -> float:
+    """Of one size, with the best tile for it if none is given."""
+    p, lanes = known.facts.problem, job.isa.lanes
+    staged = p.batch * p.height * p.width * p.channels * STAGE_CYCLES
+    steps = known.cycles(tile or _ranked(job, known)[0], lanes, job.target.registers)
+    return micros(job.target, lanes, steps + staged, known.weights.size)
 
 
 def listed_applies(job: Job) -> str | None:
@@ -165,8 +182,8 @@ def listed_applies(job: Job) -> str | None:
         return found
     if job.asked.partition("(")[0] == _name(job):
         return None
-    other = dots_estimate(job.without_asking())
-    return None if listed_estimate(job.without_asking()) < GAIN * other else "an estimate says that it is not faster"
+    parts = geometric_mean(listed_us(job, one) / dots_us(job, one.facts) for one in found.some())
+    return None if parts < GAIN else "an estimate says that it is not faster"
 
 
 # Operands ---------------------------------------------------------------------------------------------------------------
@@ -208,13 +225,22 @@ class Orders:
         with k.block():
             self.shorts.load(k, n, first, x_base)
         base = self.bytes.load(k, n, first, x_base)
+        rows, numbers = self.bytes.rows(), self.bytes.columns * self.bytes.problem.channels
+        if numbers == self.pitch:
+            self._swap(k, idx(0), rows * self.pitch)
+        else:
+            with k.loop("r", 0, self.bytes.needed(first)) as r:
+                self._swap(k, k.let("at", r * self.pitch), numbers)
+        return base
+
+    def _swap(self, k: Builder, at: Expr, count: int) -> None:
+        """The other orders, of so many numbers and those behind them that fill a vector."""
         wide = 4 * self.bytes.isa.lanes
         to = Type("u8", wide)
-        with k.loop("i", 0, self.bytes.rows() * self.pitch, wide) as i:
-            row = k.let("four", Load(self.buffer, i, to))
-            for n_, swap in enumerate(SWAPS, 1):
-                k.store(self.buffer, i + n_ * self.apart, Op(swap, (row,), to))
-        return base
+        with k.loop("i", 0, count, wide) as i:
+            row = k.let("four", Load(self.buffer, at + i, to))
+            for n, swap in enumerate(SWAPS, 1):
+                k.store(self.buffer, at + i + n * self.apart, Op(swap, (row,), to))
 
     def line(self, k: Builder, n: Expr, oh: Expr, first: Expr, base: Expr, g: Expr) -> Line:
         return self.bytes.line(k, n, oh, first, base, g)
@@ -239,10 +265,13 @@ def _even(count: int, most: int, threads: int) -> int:
 def _orders(job: Job, p: Problem, x: Buffer, zeros: tuple[int, int]) -> Orders:
     """Stripes that fit a quarter of the L2 cache: a tile reads few numbers of x for each of its weights."""
     one = Stage(job.isa, p, x, x, False, 1, zeros[0])
-    rows = max(1, job.target.l2_bytes // 4 // (5 * one.pitch))
-    stripe = max(1, min(p.out_height, (rows - one.rows()) // p.strides[0] + 1))
-    stripe = _even(p.out_height, stripe, job.target.threads)
-    apart = -(-(replace(one, stripe=stripe).rows() * one.pitch + SLACK) // SLACK) * SLACK
+    if p.kernel[0] > 1 and isinstance(one.pitch, Size):  # lists have offsets from row to row
+        one = replace(one, apart=most(one.pitch))
+    height, pitch = most(p.out_height), most(one.pitch)
+    rows = max(1, job.target.l2_bytes // 4 // (5 * pitch))
+    stripe = max(1, min(height, (rows - one.rows()) // p.strides[0] + 1))
+    stripe = _even(height, stripe, 1 if p.moves else job.target.threads)
+    apart = -(-(replace(one, stripe=stripe).rows() * pitch + SLACK) // SLACK) * SLACK
     both = [
         replace(one, buffer=job.scratch(size, name, dtype, own=True), stripe=stripe, zero=zero)
         for size, name, dtype, zero in ((3 * apart, "bytes", DType.U8, zeros[0]), (apart, "shorts", DType.I16, zeros[1]))
@@ -335,7 +364,7 @@ def listed(job: Job) -> Lowered:
     zeros = numbers.x_zero + offset_of_type(x.dtype, DType.U8), numbers.x_zero
     shape, rest = _chunks(job, p, tile) if p.pointwise else (p, 0)
     gather = _orders(job, shape, x, zeros)
-    panels = panels_of(known, tile, lanes, _starts(shape, gather.pitch), gather.apart)
+    panels = panels_of(known, tile, lanes, _starts(shape, most(gather.pitch)), gather.apart)
 
     def arrange(values: Array) -> Array:
         return arranged(values, 1, p.out_channels, lanes)
@@ -348,7 +377,7 @@ def listed(job: Job) -> Lowered:
     counts, offsets = job.packed(panels.counts, "counts"), job.packed(panels.offsets.reshape(-1), "offsets")
     lists = Lists(pairs, shorts, gather.shorts.buffer, counts, offsets, panels.offsets.shape[1], tile.vectors * lanes)
     Tiles(job.k, shape, tile, pairs, lists).image(gather)
-    if rest:
+    if most(rest):
         small = Problem.matrix(rest, p.channels, p.out_channels)
         done = p.out_width - rest
         with job.k.block():
@@ -361,9 +390,9 @@ def listed(job: Job) -> Lowered:
 
 def _chunks(job: Job, p: Problem, tile: Tile) -> tuple[Problem, int]:
     """A matrix as an image whose rows are chunks of its rows, and how many rows are left over."""
-    tiles = p.out_width // tile.rows
+    tiles, threads = most(p.out_width) // tile.rows, 1 if p.moves else job.target.threads
     room = job.target.l2_bytes // 4 // (5 * p.channels * tile.rows)
-    chunk = p.out_width if tiles < 2 else _even(tiles, max(1, min(room, tiles)), job.target.threads) * tile.rows
+    chunk = most(p.out_width) if tiles < 2 else _even(tiles, max(1, min(room, tiles)), threads) * tile.rows
     height, rest = divmod(p.out_width, chunk)
     return Problem.matrix(chunk, p.channels, p.out_channels, height), rest
 

@@ -9,6 +9,8 @@ All transforms are whole numbers (`transform.py`), and additions that wrap are e
 approximation: sums are those of `dots.py`, bit for bit. What has to fit is checked when a model is compiled: V and U in 16 bits,
 the largest sum in what the shift leaves of 32.
 
+Where the caller says how large the image is, patches are counted when it runs; all else is planned for the largest one.
+
 For instruction sets whose only exact product of bytes is `vdot2` or one of pairs: where four bytes are multiplied at once, direct
 convolution has half as many instructions per product. Does not apply to input channels that are no whole vectors, or where memory
 has a limit, since weights grow by 8 (m = 4) or 32/9 (m = 2).
@@ -31,20 +33,20 @@ from intaglio.kernels.contraction.dots import (
     Rows,
     Runs,
     arranged,
-    dots_estimate,
     dots_of,
+    dots_us,
     pack_weights,
     ranked,
 )
 from intaglio.kernels.contraction.listed import GAIN as OF_ESTIMATE
-from intaglio.kernels.contraction.listed import listed_estimate, possible
+from intaglio.kernels.contraction.listed import listed_us, possible
 from intaglio.kernels.contraction.micro import Column
 from intaglio.kernels.contraction.patches import After, Before, Plan, Sizes, by_patches, cut
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.scaling import Bytes, Factor, factor_of, i32, splat
 from intaglio.kernels.contraction.tile import Block, Tile, parse_tile
 from intaglio.kernels.contraction.transform import TAPS, WHOLE_POINTS, WholeTransform, whole_transform
-from intaglio.kernels.contraction.winograd import Estimates, not_wished
+from intaglio.kernels.contraction.winograd import Estimates, mean_of, not_wished
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.isa import Dot, Isa
 from intaglio.kernels.job import Job, Lowered, fact
@@ -157,34 +159,42 @@ def _possible(job: Job) -> Possible:
     return found
 
 
-def _plan(job: Job, size: int, asked: Tile | None = None) -> Plan:
-    p, lanes = _possible(job).problem, job.isa.lanes
+def _plan(job: Job, p: Problem, size: int, asked: Tile | None = None) -> Plan:
     sizes = Sizes(DType.I16.bytes, DType.I16.bytes, DType.I32.bytes)
-    wide = -(-p.out_channels // (2 * lanes)) * 2 * lanes
-    tile = asked or ranked(_runs(job, size, wide), job.target.registers)[0]
-    return cut(p, job.target, whole_transform(size).way, tile, wide, sizes)
+    return cut(p, job.target, whole_transform(size).way, asked or _ranked(job, p, size)[0], _wide(job, p), sizes)
 
 
-def _runs(job: Job, size: int, wide: int) -> Runs:
-    p, reach = _possible(job).problem, whole_transform(size).way.reach
+def _wide(job: Job, p: Problem) -> int:
+    """Output channels, padded to whole vectors of 16 bits."""
+    return -(-p.out_channels // (2 * job.isa.lanes)) * 2 * job.isa.lanes
+
+
+def _ranked(job: Job, p: Problem, size: int) -> list[Tile]:
+    return ranked(_runs(job, p.most(), size), job.target.registers)
+
+
+def _runs(job: Job, p: Problem, size: int) -> Runs:
     patches = p.batch * -(-p.out_height // size) * -(-p.out_width // size)
-    return Runs(patches, reach**2, wide, p.channels // 2, job.isa.lanes, 1)
+    return Runs(patches, whole_transform(size).way.reach**2, _wide(job, p), p.channels // 2, job.isa.lanes, 1)
 
 
-def _micros(job: Job, size: int, asked: Tile | None = None) -> float:
-    plan, p, lanes = _plan(job, size, asked), _possible(job).problem, job.isa.lanes
+def _micros(job: Job, p: Problem, size: int, asked: Tile | None = None) -> float:
+    plan, lanes = _plan(job, p, size, asked), job.isa.lanes
     turning = INPUT_CYCLES * p.channels / (2 * lanes) + OUTPUT_CYCLES * plan.wide / lanes
-    steps = PRODUCTS * _runs(job, size, plan.wide).cycles(plan.tile) + plan.products * plan.patches * turning
+    steps = PRODUCTS * _runs(job, p, size).cycles(plan.tile) + plan.products * plan.patches * turning
     return micros(job.target, lanes, steps, plan.products * p.channels * plan.wide * DType.I16.bytes)
 
 
 @fact
 def estimates(job: Job) -> Estimates:
-    """By the kernel that would be taken otherwise."""
-    direct = OF_ESTIMATE * dots_estimate(job.without_asking())
-    if not isinstance(possible(job), str):
-        direct = min(direct, listed_estimate(job.without_asking()))
-    return Estimates(direct, {size: _micros(job, size) for size in _possible(job).weights})
+    """By the kernel that would be taken otherwise. Of a range, all sizes that are looked at count alike, as those of floats do."""
+    known, listed = _possible(job), possible(job)
+    direct = [OF_ESTIMATE * dots_us(job, one) for one in known.facts.some()]
+    if not isinstance(listed, str):
+        direct = [min(pair) for pair in zip(direct, (listed_us(job, one) for one in listed.some()), strict=True)]
+    times = [{size: _micros(job, one.problem, size) for size in known.weights} for one in known.facts.some()]
+    found = [Estimates(*both) for both in zip(direct, times, strict=True)]
+    return mean_of(found) if known.problem.moves else found[0]
 
 
 def _asked_size(job: Job) -> int | None:
@@ -219,13 +229,13 @@ def qwinograd_ways(job: Job) -> list[str]:
     found = estimates(job)
     ways = []
     for size in sorted(found.by_size, key=lambda size: found.by_size[size]):
-        tiles = ranked(_runs(job, size, _plan(job, size).wide), job.target.registers)
-        ways += [f"{NAME}(m={size},tile={tile})" for tile in tiles]
+        ways += [f"{NAME}(m={size},tile={tile})" for tile in _ranked(job, _possible(job).problem, size)]
     return ways
 
 
 def qwinograd_estimate(job: Job) -> float:
-    return _micros(job, _asked_size(job) or estimates(job).best, parse_tile(job.asked))
+    p, size = _possible(job).problem, _asked_size(job) or estimates(job).best
+    return _micros(job, p.most(), size, parse_tile(job.asked) or _ranked(job, p, size)[0])
 
 
 # The kernel ---------------------------------------------------------------------------------------------------------------
@@ -284,7 +294,8 @@ class Divided:
 def qwinograd(job: Job) -> Lowered:
     known = _possible(job)
     size = _asked_size(job) or estimates(job).best
-    plan, whole, p = _plan(job, size, parse_tile(job.asked)), whole_transform(size), known.problem
+    p, whole = known.problem, whole_transform(size)
+    plan = _plan(job, p, size, parse_tile(job.asked))
     numbers, x = known.facts.numbers, job.operand(0, "x")
     wide = np.pad(known.weights[size], ((0, 0), (0, plan.wide - p.out_channels), (0, 0)))
     grouped = wide.reshape(plan.products, plan.wide, 1, p.channels // 2, 2)

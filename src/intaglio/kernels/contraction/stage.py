@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from intaglio.ir.sizes import Size, larger, most, smaller
+from intaglio.ir.sizes import Size, larger, most, moves, smaller
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.gather import Line, Span
@@ -68,8 +68,9 @@ class Stage:
     x: Buffer
     buffer: Buffer
     direct: bool
-    stripe: int  # output rows at a time
+    stripe: int  # output rows at a time; where the caller gives the width, as many as fit
     zero: int | Expr  # what padding is filled with; an expression in the type of the buffer
+    apart: int = 0  # numbers from one row to the next, if they do not lie side by side
 
     @property
     def columns(self) -> int:
@@ -81,7 +82,7 @@ class Stage:
 
     @property
     def pitch(self) -> int:
-        return self.columns * self.problem.channels
+        return self.apart or self.columns * self.problem.channels
 
     def prepare(self, k: Builder) -> None:
         """Left and right padding, once: rows keep it."""
@@ -89,7 +90,7 @@ class Stage:
         left, right = self._sides()
         if self.direct or not (most(left) or most(right)):
             return
-        with k.loop("r", 0, self.rows()) as r:
+        with k.loop("r", 0, self.needed(idx(0))) as r:
             at = k.let("at", r * self.pitch)
             fill_run(k, self.buffer, at, left * p.channels, self.zero)
             fill_run(k, self.buffer, at + (self.columns - right) * p.channels, right * p.channels, self.zero)
@@ -97,6 +98,15 @@ class Stage:
     def rows(self, stripe: int = 0) -> int:
         p = self.problem
         return ((stripe or self.stripe) - 1) * p.strides[0] + (p.kernel[0] - 1) * p.dilations[0] + 1
+
+    def needed(self, first: Expr) -> Expr:
+        """The rows that the stripe from output row `first` on reads: fewer than there is room for where the caller says how high
+        the image is, and it is lower."""
+        p = self.problem
+        if not moves((p.out_height, self.stripe)):
+            return idx(self.rows())
+        here = imin(self.stripe, p.out_height - first)
+        return (here - 1) * p.strides[0] + (self.rows(1))
 
     def _sides(self) -> tuple[int, int]:
         p = self.problem
@@ -116,19 +126,19 @@ class Stage:
         left, right = self._sides()
         copied = (self.columns - left - right) * p.channels
         line = p.width * p.channels
-        rows = self.rows()
+        rows = k.let("rows", self.needed(first)) if moves((p.out_height, self.stripe)) else idx(self.rows())
         top = k.let("top", first * p.strides[0] - p.pads[0])
         low: Expr = idx(0)
         if p.pads[0]:
             low = k.let("inside", imin(rows, imax(0, 0 - top)))
             with k.loop("r", 0, low) as r:
                 fill_run(k, self.buffer, k.let("at", r * self.pitch + left * p.channels), copied, self.zero)
-        high: Expr = idx(rows)
-        stripes = -(-p.out_height // self.stripe)
-        if most((stripes - 1) * self.stripe * p.strides[0] - p.pads[0] + rows - p.height) > 0:
+        high = rows
+        stripes = (p.out_height + self.stripe - 1) // self.stripe
+        if most((stripes - 1) * self.stripe * p.strides[0] - p.pads[0] + self.rows() - p.height) > 0:
             high = k.let("outside", imax(low, imin(rows, p.height - top)))
-        if copied == line == self.pitch and low == idx(0) and high == idx(rows):  # rows lie side by side in both
-            convert_run(k, self.isa, self.x, k.let("from", base + top * line), self.buffer, idx(0), rows * line)
+        if copied == line == self.pitch and low == idx(0) and high == idx(self.rows()):  # rows lie side by side in both
+            convert_run(k, self.isa, self.x, k.let("from", base + top * line), self.buffer, idx(0), self.rows() * line)
             return
         with k.loop("r", low, high) as r:
             convert_run(
@@ -188,5 +198,9 @@ def stage_of(job: Job, p: Problem, x: Buffer, dtype: DType, zero: int | Expr, di
     stripe = max(1, min(height, (rows - fixed) // p.strides[0] + 1))
     stripe = max(1, -(-height // max(1, -(-height // stripe))))
     sized = Stage(job.isa, p, x, x, False, stripe, zero)
+    if isinstance(sized.pitch, Size):  # of narrower images, more rows in the same memory
+        fit = sized.rows() * most(sized.pitch) // sized.pitch
+        stripe = larger(1, smaller((fit - fixed) // p.strides[0] + 1, p.out_height))
+        sized = replace(sized, stripe=stripe)
     buffer = job.scratch(sized.rows() * sized.pitch + SLACK, name, dtype, own=True)
-    return Stage(job.isa, p, x, buffer, False, stripe, zero)
+    return replace(sized, buffer=buffer)

@@ -215,7 +215,7 @@ class _Writer:
         p, k, stage = self.problem, self.k, self.stage
         stage.prepare(k)
         line = p.out_width * p.channels
-        with k.loop("n", 0, p.batch) as n, k.loop("stripe", 0, p.out_height, stage.stripe) as first:
+        with k.loop("n", 0, p.batch) as n, k.steps("stripe", p.out_height, stage.stripe) as first:
             base = stage.load(k, n, first, idx(0))
 
             def rows(block: Expr, start: int, stop: int | Expr, count: int) -> None:

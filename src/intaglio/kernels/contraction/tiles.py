@@ -57,7 +57,7 @@ class Tiles:
     def image(self, gather: Gather) -> None:
         p, k = self.problem, self.k
         gather.prepare(k)
-        with k.loop("n", 0, p.batch) as n, k.loop("stripe", 0, p.out_height, gather.stripe) as first:
+        with k.loop("n", 0, p.batch) as n, k.steps("stripe", p.out_height, gather.stripe) as first:
             base = gather.load(k, n, first, self.x_base)
             with k.loop("g", 0, p.group) as g:
 
@@ -93,7 +93,7 @@ class Tiles:
         p, k, rows = self.problem, self.k, self.tile.rows
         abreast = -(-most(p.out_width) // rows)
         with k.loop("ow", low, high, rows) as ow:
-            ahead = self._ahead(block, at, gather.stripe * abreast, down * abreast + ow // rows)
+            ahead = self._ahead(block, at, most(gather.stripe) * abreast, down * abreast + ow // rows)
             self._tile(gather, line, ow, rows, None, block, at, where, out, ahead)
         if isinstance(p.out_width, Size):
             _, last, rest = gather.image.whole_and_rest(rows)
@@ -103,7 +103,7 @@ class Tiles:
         for c in edges:
             with k.block():
                 count = min(rows, p.out_width - c)
-                ahead = self._ahead(block, at, gather.stripe * abreast, down * abreast + c // rows)
+                ahead = self._ahead(block, at, most(gather.stripe) * abreast, down * abreast + c // rows)
                 self._tile(gather, line, idx(c), count, gather.taps_inside(c, count), block, at, where, out, ahead)
 
     def _tile(

@@ -75,15 +75,19 @@ class Estimates:
         return f"estimated {self.direct:.3g} us direct, {ways}"
 
 
+def mean_of(found: Sequence[Estimates]) -> Estimates:
+    """Of the sizes of a range."""
+    parts = {size: geometric_mean(one.by_size[size] / one.direct for one in found) for size in found[0].by_size}
+    return Estimates(1.0, parts, over_range=True)
+
+
 @fact
 def estimates(job: Job) -> Estimates:
     """For one thread, whatever the number of threads is: bits of a result do not depend on it."""
     p, alone = problem_of(job), replace(job.target, threads=1)
     if not p.moves:
         return _estimated(alone, job.vector.lanes, p)
-    found = [_estimated(alone, job.vector.lanes, one) for one in p.some(MOST_SIZES)]
-    parts = {size: geometric_mean(one.by_size[size] / one.direct for one in found) for size in POINTS}
-    return Estimates(1.0, parts, over_range=True)
+    return mean_of([_estimated(alone, job.vector.lanes, one) for one in p.some(MOST_SIZES)])
 
 
 @lru_cache(1024)
