@@ -67,6 +67,20 @@ def _wide_attention(t: int) -> tuple[Op, Sequence[TensorType]]:
     return Attention((1, 1, t, t, 32, 32), walk, walk, walk, (), 0.2, joined=True), [f32(1, t, 32)] * 3
 
 
+def _hidden_attention(t: int) -> tuple[Op, Sequence[TensorType]]:
+    """A mask with a number for each row and key, and one with a number for each row; rows that they hide are zeros."""
+    walk, masks = (0, 0, 20, 40, 1), ((0, 0, 0, t, 1), (0, 0, 0, 1, 0))
+    op = Attention((1, 2, t, t, 20, 20), walk, walk, walk, masks, 0.2, joined=True, hidden_zero=True)
+    return op, [f32(1, t, 40)] * 3 + [f32(1, 1, t, t), f32(1, 1, t, 1)]
+
+
+def _attention_to_others(t: int) -> tuple[Op, Sequence[TensorType]]:
+    """More rows than keys, and heads that are not side by side."""
+    rows, keys = (0, 0, (t + 3) * 9, 9, 1), (0, 0, t * 9, 9, 1)
+    op = Attention((1, 2, t + 3, t, 9, 9), rows, keys, keys, (), 0.3)
+    return op, [f32(1, 2, t + 3, 9), f32(1, 2, t, 9), f32(1, 2, t, 9)]
+
+
 def _conv(t: int) -> tuple[Op, Sequence[TensorType]]:
     op = Conv(pads=(1, 0, 1, 0), layout=Layout.NHWC, epilogue=(Step(Relu(), (0,)),))
     return op, [f32(1, t, t, 2), f32(10, 2, 3, 3), f32(10)]
@@ -140,6 +154,8 @@ CASES: dict[str, Moving] = {
     "depth of a product": Moving(lambda t: (MatMul(), [f32(3, 5, t), f32(3, t, 20)])),
     "attention": Moving(_attention),
     "attention of wide heads": Moving(_wide_attention),
+    "attention, hidden rows": Moving(_hidden_attention),
+    "attention to others": Moving(_attention_to_others),
     "elementwise": Moving(
         lambda t: (Chain(steps=(Step(Mul(), (0, 1)), Step(Relu(), (2,)))), [f32(2, t), f32(1, t)]), frozenset()
     ),
@@ -199,6 +215,21 @@ CASES: dict[str, Moving] = {
     "depthwise convolution of bytes, bordered, few channels": _bytes(5),
     "depthwise convolution of bytes, bordered, every other pixel": _bytes(24, 2),
     "depthwise convolution of bytes": _bytes(20, 1, (1, 0, 1, 0)),
+    "depthwise convolution, bordered, wide windows": _bordered(9, 1, (4, 4, 4, 4), group=6),
+    "depthwise convolution, bordered, windows wider than most images": _bordered(15, 1, (7, 7, 7, 7), group=6),
+    "depthwise convolution, bordered unevenly": _bordered(4, 3, (1, 3, 2, 0), group=6),
+    "average pool, bordered": Moving(
+        lambda t: (AveragePool(kernel=(3, 4), strides=(2, 2), pads=(1, 2, 1, 1), layout=Layout.NHWC), [f32(1, t, t, 10)])
+    ),
+    "average pool, bordered, along a row": Moving(
+        lambda t: (AveragePool(kernel=(1, 3), strides=(1, 1), pads=(0, 1, 0, 1), layout=Layout.NHWC), [f32(1, 1, t, 10)])
+    ),
+    "average pool, bordered, with the border": Moving(
+        lambda t: (
+            AveragePool(kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1), layout=Layout.NHWC, count_include_pad=True),
+            [f32(1, t, t, 10)],
+        )
+    ),
     "max pool, bordered": Moving(
         lambda t: (MaxPool(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), layout=Layout.NHWC), [f32(1, t, t, 9)])
     ),
@@ -266,7 +297,19 @@ def test_sizes_below_a_vector_give_what_the_reference_says(name: str, target: st
     _assert_right(name, target, 7, sorted({CASES[name].low, 4, 7}))
 
 
-def _assert_right(name: str, target: str, most: int, sizes: Sequence[int]) -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_rows_that_a_mask_hides_are_zeros_at_every_size(target: str) -> None:
+    """Also where a single key is hidden, whose weight would be 1."""
+
+    def hide(given: list[Array]) -> None:
+        given[3][..., 0, :] = -np.inf
+
+    _assert_right("attention, hidden rows", target, MOST, [1, 2, 7, 9, MOST], hide)
+
+
+def _assert_right(
+    name: str, target: str, most: int, sizes: Sequence[int], change: Callable[[list[Array]], None] | None = None
+) -> None:
     case = CASES[name]
     bounds = Bounds({"T": (case.low, most)})
     node = _node(case, bounds.size("T"))
@@ -277,6 +320,8 @@ def _assert_right(name: str, target: str, most: int, sizes: Sequence[int]) -> No
         assert pinned(node.op, {"T": size}) == op
         constants = [None if v is None else v.data for v in node.inputs]
         given = [_drawn(t, n + size) if c is None else c for n, (c, t) in enumerate(zip(constants, types, strict=True))]
+        if change is not None:
+            change(given)
         want = op.evaluate([*given], [*types])
         made = [np.full(a.size, 77, a.dtype) for a in want]
         arrays: list[Array] = []

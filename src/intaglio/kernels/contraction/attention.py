@@ -7,19 +7,22 @@
         s = exp(s + masks - max)      row by row; 1 / sum of each row is kept
         y = (s v) / sum               register tiles, each row multiplied when it is stored
 
+Where the caller gives the number of keys, few of them are not packed (`few_keys.py`).
+
 There is no matrix of all scores. Sums are in another order than in separate layers, and the factor of a row is applied after the
 second product: results agree within the rounding of f32 (tests: 2e-6 of the largest value).
 """
 
 from __future__ import annotations
 
-import math
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
 from intaglio.ir.sizes import Size, larger, largest, most
 from intaglio.kernels.builder import Builder
+from intaglio.kernels.contraction.few_keys import Few, Starts, factor_of, few_keys, largest_of, mask_rows, most_few_keys
 from intaglio.kernels.contraction.fma import Fma
 from intaglio.kernels.contraction.micro import Column, Sums
 from intaglio.kernels.contraction.packing import Right, pack_right
@@ -30,8 +33,8 @@ from intaglio.kernels.epilogue import Epilogue
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered, stem
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Expr, Operand, Type, Var, idx, imax, imin
-from intaglio.kernels.reduce import across, start_value
+from intaglio.kernels.loop import Buffer, Expr, Operand, idx, imax, imin
+from intaglio.kernels.reduce import start_value
 from intaglio.ops.attention import Attention
 from intaglio.targets import Target
 
@@ -66,7 +69,7 @@ class _Operands:
     scores: Buffer
     factors: Buffer
     lanes: int
-    tail: Buffer | None  # 0 in lanes of the last vector that have a key, minus infinity in the others
+    tail: Buffer | None  # 0 in lanes of the last vector that have a key, minus infinity in the others; a vector of each for a range
 
 
 def attention(job: Job) -> Lowered:
@@ -80,8 +83,16 @@ def attention(job: Job) -> Lowered:
     o = _operands(job, op, band, stored)
     head = _Head(job, op, o, tile, band, stored)
     if job.target.threads == 1 or any(isinstance(size, Size) for size in op.sizes):
+        few = most_few_keys(op, e.lanes)
+        numbers = job.packed(np.arange(e.lanes, dtype=np.float32), "lanes") if few else None
         with k.loops(["b", "h"], [batch, heads]) as (b, h):
-            head.write(b, h, idx(0), rows // band, rows % band != 0)
+            starts = _starts(k, op, b, h)
+            if numbers is not None:
+                with k.when(idx(keys).compare("le", few)) if few < most(keys) else k.block():
+                    few_keys(job, op, Few(o.q, o.k, o.v, o.masks, o.y, o.scores, numbers), starts)
+            if few < most(keys):
+                with k.otherwise() if few else nullcontext():
+                    head.write(starts, idx(0), rows // band, rows % band != 0)
     else:
         _shares(job, op, head)
     about = (
@@ -101,7 +112,8 @@ def _shares(job: Job, op: Attention, head: _Head) -> None:
         first = k.let("first", imax(0, low - n * bands))
         last = k.let("last", imin(bands, high - n * bands))
         rest = last.compare("eq", bands) if bands > whole else False
-        head.write(k.let("b", n // heads), k.let("h", n % heads), first, imin(last, whole) if bands > whole else last, rest)
+        starts = _starts(k, op, k.let("b", n // heads), k.let("h", n % heads))
+        head.write(starts, first, imin(last, whole) if bands > whole else last, rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,20 +127,17 @@ class _Head:
     band: int
     stored: int
 
-    def write(self, b: Expr, h: Expr, first: Expr, last: Operand, rest: bool | Expr) -> None:
+    def write(self, starts: Starts, first: Expr, last: Operand, rest: bool | Expr) -> None:
         """Bands from `first` to `last`, and the rows that are left if `rest` says so."""
         job, op, o, k, e = self.job, self.op, self.o, self.job.k, self.job.vector
-        _, heads, rows, keys, depth, width = op.sizes
-        q_at, k_at, v_at = (k.let(f"{name}_at", _start(w, b, h)) for name, w in (("q", op.q), ("k", op.k), ("v", op.v)))
-        masks = [k.let(f"mask{n}_at", _start(w, b, h)) for n, w in enumerate(op.masks)]
-        y_at = k.let("y_at", b * (rows * heads * width) + h * (width if op.joined else rows * width))
+        rows, keys, depth, width = op.sizes[2:]
         scores = Tiles(k, Problem.matrix(self.band, depth, self.stored), self.tile, Fma(e, o.keys, None, o.scores, _NOTHING))
-        pack_right(job, scores, Right(o.k, k_at, op.k[4], op.k[3], keys, op.scale))
+        pack_right(job, scores, Right(o.k, starts.k, op.k[4], op.k[3], keys, op.scale))
         context = Tiles(k, Problem.matrix(self.band, keys, width), self.tile, Fma(e, o.values, None, o.y, _NOTHING))
-        pack_right(job, context, Right(o.v, v_at, op.v[3], 1, width))
+        pack_right(job, context, Right(o.v, starts.v, op.v[3], 1, width))
 
         def some(m: Expr, count: int) -> None:
-            _band(job, op, o, self.tile, m, count, self.stored, q_at, masks, y_at)
+            _band(job, op, o, self.tile, m, count, self.stored, starts)
 
         with k.loop("m", first * self.band, idx(last) * self.band, self.band) as m:
             some(m, self.band)
@@ -174,6 +183,8 @@ def _operands(job: Job, op: Attention, band: int, stored: int) -> _Operands:
     if keys % lanes != 0 and not isinstance(keys, Size):
         there = np.arange(lanes) < keys % lanes
         tail = job.packed(np.where(there, 0.0, -np.inf).astype(np.float32), "tail")
+    elif keys % lanes != 0:  # the vector from lane `lanes - keys % lanes` on
+        tail = job.packed(np.repeat(np.array([0.0, -np.inf], np.float32), lanes), "tail")
     packed = -(-width // lanes) * lanes * keys
     y = job.writes()
     sizes = {"keys": stored * depth, "values": packed, "scores": band * stored, "factors": band}
@@ -181,26 +192,33 @@ def _operands(job: Job, op: Attention, band: int, stored: int) -> _Operands:
     return _Operands(q, k, v, masks, y, scratch[0], scratch[1], scratch[2], scratch[3], lanes, tail)
 
 
-def _start(walk: tuple[int, ...], b: Expr, h: Expr) -> Expr:
-    return b * walk[1] + h * walk[2] + walk[0]
+def _starts(k: Builder, op: Attention, b: Expr, h: Expr) -> Starts:
+    """Of head `h` in batch `b`."""
+
+    def start(name: str, walk: tuple[int, ...]) -> Expr:
+        return k.let(f"{name}_at", b * walk[1] + h * walk[2] + walk[0])
+
+    _, heads, rows, _, _, width = op.sizes
+    q, keys, values = (start(name, walk) for name, walk in (("q", op.q), ("k", op.k), ("v", op.v)))
+    masks = tuple(start(f"mask{n}", walk) for n, walk in enumerate(op.masks))
+    y = k.let("y_at", b * (rows * heads * width) + h * (width if op.joined else rows * width))
+    return Starts(q, keys, values, masks, y)
 
 
-def _band(
-    job: Job, op: Attention, o: _Operands, tile: Tile, m: Expr, rows: int, stored: int, q_at: Expr, masks: list[Expr], y_at: Expr
-) -> None:  # fmt: skip
+def _band(job: Job, op: Attention, o: _Operands, tile: Tile, m: Expr, rows: int, stored: int, at: Starts) -> None:
     """The rows from `m` on."""
     k, e = job.k, job.vector
     _, heads, _, keys, depth, width = op.sizes
     scores = Tiles(k, Problem.matrix(rows, depth, stored), tile, Fma(e, o.keys, None, o.scores, _NOTHING))
-    scores.x_base, scores.x_pitch = k.let("from", q_at + m * op.q[3]), op.q[3]
+    scores.x_base, scores.x_pitch = k.let("from", at.q + m * op.q[3]), op.q[3]
     with k.block():
         scores.matrix(o.q, job.target.l2_bytes)
     with k.loop("r", 0, rows) as r:
-        places = [k.let(f"mask{n}_row", at + (m + r) * walk[3]) for n, (at, walk) in enumerate(zip(masks, op.masks, strict=True))]
+        places = mask_rows(k, op, at, m + r)
         _softmax(job, op, o, k.let("row", r * stored), r, places)
     context = Tiles(k, Problem.matrix(rows, keys, width), tile, Weighted(e, o.values, None, o.y, _NOTHING, o.factors))
     pitch = heads * width if op.joined else width
-    context.x_pitch, context.y_base, context.y_pitch = stored, k.let("to", y_at + m * pitch), pitch
+    context.x_pitch, context.y_base, context.y_pitch = stored, k.let("to", at.y + m * pitch), pitch
     with k.block():
         context.matrix(o.scores, job.target.l2_bytes)
 
@@ -210,7 +228,7 @@ def _softmax(job: Job, op: Attention, o: _Operands, row: Expr, r: Expr, masks: l
     k, e, one, keys = job.k, job.vector, Lanes.scalar(), op.sizes[3]
     whole = keys // e.lanes * e.lanes
     if isinstance(keys, Size):
-        _finish_row(k, o, row, masks, op, whole)
+        _add_last_masks(k, o, row, masks, op, whole)
     held = [
         k.let(f"held{n}", e.splat(one.load(mask, at))) if walk[4] == 0 else None
         for n, (mask, at, walk) in enumerate(zip(o.masks, masks, op.masks, strict=True))
@@ -227,6 +245,17 @@ def _softmax(job: Job, op: Attention, o: _Operands, row: Expr, r: Expr, masks: l
             k.store(o.scores, row + j, value)
         return value
 
+    def last(j: Expr) -> Expr:
+        """The scores behind the whole vectors, where the caller gives the number of keys: masks with a number for each
+        key are added by now."""
+        value = k.let("s", e.load(o.scores, row + j))
+        for every in held:
+            value = value if every is None else k.let("s", e.add(value, every))
+        if o.tail is not None:
+            value = k.let("s", e.add(value, e.load(o.tail, e.lanes - keys % e.lanes)))
+        k.store(o.scores, row + j, value)
+        return value
+
     ways = min(_WAYS, max(1, most(whole) // e.lanes))
     tops = [k.var(f"top{n}", start_value(e, "max"), e.type) for n in range(ways)]
     unrolled = whole // (ways * e.lanes) * (ways * e.lanes)
@@ -235,43 +264,29 @@ def _softmax(job: Job, op: Attention, o: _Operands, row: Expr, r: Expr, masks: l
             k.assign(top, e.highest(top, masked(j + n * e.lanes, e.lanes)))
     with k.loop("j", unrolled, whole, e.lanes) as j:
         k.assign(tops[0], e.highest(tops[0], masked(j, e.lanes)))
-    if isinstance(keys, Size):  # the rest is complete
+    if isinstance(keys, Size):
         with k.loop("j", whole, -(-keys // e.lanes) * e.lanes, e.lanes) as j:
-            k.assign(tops[0], e.highest(tops[0], e.load(o.scores, row + j)))
+            k.assign(tops[0], e.highest(tops[0], last(j)))
     elif keys > whole:
         k.assign(tops[0], e.highest(tops[0], masked(idx(whole), keys - whole)))
-    best = _joined(k, e, "max", tops)
-    if op.hidden_zero:  # every weight is exp(-inf - 0) then
-        best = k.let("best", one.choose(one.compare("eq", best, one.const(-math.inf)), one.const(0.0), best))
-    largest = k.let("largest", e.splat(best))
+    largest = k.let("largest", e.splat(largest_of(k, e, op, tops)))
     total = k.var("total", e.const(0.0))
     with k.loop("j", 0, -(-keys // e.lanes) * e.lanes, e.lanes) as j:
         value = k.let("weight", e.call("exp", e.sub(e.load(o.scores, row + j), largest)))
         k.store(o.scores, row + j, value)
         k.assign(total, e.add(total, value))
-    whole_sum = _joined(k, e, "sum", [total])
-    factor = one.div(one.const(1.0), whole_sum)
-    if op.hidden_zero:
-        factor = one.choose(one.compare("eq", whole_sum, one.const(0.0)), one.const(0.0), k.let("factor", factor))
-    k.store(o.factors, r, factor)
+    k.store(o.factors, r, factor_of(k, e, op, total))
 
 
-def _finish_row(k: Builder, o: _Operands, row: Expr, masks: list[Expr], op: Attention, whole: int) -> None:
-    """Where the caller gives the number of keys: masks are added to those behind the whole vectors one by one, and lanes without a
-    key are minus infinity."""
+def _add_last_masks(k: Builder, o: _Operands, row: Expr, masks: list[Expr], op: Attention, whole: int) -> None:
+    """Where the caller gives the number of keys: masks that have a number for each key are added behind the whole vectors one by
+    one. A vector would reach over the end of the mask."""
     one, keys = Lanes.scalar(), op.sizes[3]
+    moving = [(mask, at) for mask, at, walk in zip(o.masks, masks, op.masks, strict=True) if walk[4] != 0]
+    if not moving:
+        return
     with k.loop("j", whole, keys) as j:
         value: Expr = one.load(o.scores, row + j)
-        for mask, at, walk in zip(o.masks, masks, op.masks, strict=True):
-            value = one.add(value, one.load(mask, at + j * walk[4]))
+        for mask, at in moving:
+            value = one.add(value, one.load(mask, at + j))
         k.store(o.scores, row + j, value)
-    with k.loop("j", keys, -(-keys // o.lanes) * o.lanes) as j:
-        k.store(o.scores, row + j, one.const(-math.inf))
-
-
-def _joined(k: Builder, e: Lanes, kind: str, parts: list[Var]) -> Expr:
-    """One number out of several vectors."""
-    value: Expr = parts[0]
-    for part in parts[1:]:
-        value = k.let("joined", e.highest(value, part) if kind == "max" else e.add(value, part))
-    return k.let("whole", across(k, e, kind, value), Type("f32")) if e.vector else value

@@ -47,17 +47,18 @@ def pack_right(job: Job, tiles: Tiles, right: Right) -> None:
 
 
 def _pack_some(job: Job, tiles: Tiles, right: Right) -> None:
-    """The same where the caller says how many columns there are: each block has as many as are left for it."""
-    k, one, w = job.k, Lanes.scalar(), tiles.micro.w
+    """The same where the caller says how many columns there are: each block has as many as are left for it. One that is not full
+    is zeros first: whole vectors, not lanes with a stride."""
+    k, e, one, w = job.k, job.vector, Lanes.scalar(), tiles.micro.w
     depth, wide, blocks = tiles.problem.channels, tiles.blocks.wide.width, tiles.blocks
 
     def pack(first: Expr, width: int) -> None:
         to, there = k.let("to", first * depth), k.let("there", imin(width, idx(right.columns) - first))
+        with k.when(there.compare("lt", width)), k.loop("i", 0, depth * width, e.lanes) as i:
+            k.store(w, to + i, e.const(0.0))
         with k.loop("column", 0, there) as c, k.loop("j", 0, depth) as j:
             value = one.load(right.source, right.base + (first + c) * right.across + j * right.down)
             k.store(w, to + j * width + c, value if right.scale == 1.0 else one.mul(value, one.const(right.scale)))
-        with k.loop("column", there, width) as c, k.loop("j", 0, depth) as j:
-            k.store(w, to + j * width + c, Num(0.0, Type("f32")))
 
     with k.loop("block", 0, blocks.whole) as n:
         pack(k.let("first", n * wide), wide)
