@@ -223,7 +223,7 @@ def test_pads_that_follow_from_a_size(steps: str, high: int, tmp_path: Path) -> 
     ("nodes", "hint"),
     [
         ([node("Reshape", "x shape", "y")], "one package for each size: `dims={'T': N}`"),
-        ([node("NonZero", "x", "found"), node("Reshape", "found shape", "y")], "`found_count` is a number of results"),
+        ([node("NonZero", "x", "found"), node("Reshape", "found shape", "y")], "only data tells `found_count`"),
     ],
 )
 def test_a_refusal_names_the_size(nodes: list[Any], hint: str, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from intaglio import Package, compile
+from intaglio.ir.graph import Array
+from intaglio.run.validate import ValidateOptions, validate
 from support.commands import Intaglio
 
 
@@ -70,3 +74,60 @@ def test_a_wrong_result_stays_wrong(tmp_path: Path) -> None:
     result = Package.load(right.folder).validate()
     (output,) = result.outputs
     assert not result.ok and not output.by_noise and output.moved_abs is not None and output.moved_abs < 1e-5
+
+
+@pytest.fixture(scope="module")
+def bytes_in_a_row(tmp_path_factory: pytest.TempPathFactory) -> Package:
+    """Convolutions of bytes between floats, with a sum: ONNX Runtime computes them in floats, or with optimisations in integers."""
+    random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("bytes")
+    nodes: list[onnx.NodeProto] = []
+    tensors: dict[str, Array] = {"zero": np.asarray(128, np.uint8), "none": np.asarray(0, np.int8)}
+
+    def bytes_of(name: str, scale: float) -> str:
+        tensors[f"{name}_s"] = np.asarray(scale, np.float32)
+        nodes.append(helper.make_node("QuantizeLinear", [name, f"{name}_s", "zero"], [f"{name}_q"]))
+        nodes.append(helper.make_node("DequantizeLinear", [f"{name}_q", f"{name}_s", "zero"], [f"{name}_d"]))
+        return f"{name}_d"
+
+    last = first = bytes_of("x", 0.031)
+    for n in range(6):
+        tensors[f"w{n}"] = random.integers(-127, 128, (16, 16, 3, 3)).astype(np.int8)
+        tensors[f"w{n}_s"] = np.asarray(0.0013, np.float32)
+        nodes.append(helper.make_node("DequantizeLinear", [f"w{n}", f"w{n}_s", "none"], [f"w{n}_d"]))
+        nodes.append(helper.make_node("Conv", [last, f"w{n}_d"], [f"c{n}"], pads=[1, 1, 1, 1]))
+        last = bytes_of(f"c{n}", 0.031)
+    nodes.append(helper.make_node("Add", [last, first], ["sum"]))
+    nodes.append(helper.make_node("Identity", [bytes_of("sum", 0.043)], ["y"]))
+    kinds = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 16, 24, 24]) for name in ("x", "y")]
+    stored = [numpy_helper.from_array(array, name) for name, array in tensors.items()]
+    graph = helper.make_graph(nodes, "g", kinds[:1], kinds[1:], stored)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), folder / "m.onnx")
+    return compile(folder / "m.onnx", output=folder / "m")
+
+
+def test_integers_of_the_reference_are_no_fault_beside_its_floats(bytes_in_a_row: Package, intaglio: Intaglio) -> None:
+    x = np.random.default_rng(1).standard_normal((12, 1, 16, 24, 24)).astype(np.float32)
+    result = validate(bytes_in_a_row, ValidateOptions(inputs={"x": x}, steps=True))
+    (output,) = result.outputs
+    assert output.by_integers and output.off_abs, "the case is too tame to show anything"
+    assert result.ok
+    np.savez(bytes_in_a_row.folder / "x.npz", x=x)
+    said = intaglio("validate", bytes_in_a_row.folder, "--inputs", bytes_in_a_row.folder / "x.npz", "--steps")
+    assert said.code == 0 and "by integers" in said.out and "between its floats and its integers" in " ".join(said.out.split())
+
+
+def test_the_self_test_of_bytes_has_one_right_result(bytes_in_a_row: Package) -> None:
+    """ONNX Runtime's floats and its integers agree on the inputs that are packed, or the IR computed the outputs."""
+    assert subprocess.run([bytes_in_a_row.folder / "bin" / "m", "--selftest"], check=False, capture_output=True).returncode == 0
+
+
+def test_wrong_integers_stay_wrong(bytes_in_a_row: Package, tmp_path: Path) -> None:
+    """A package whose model has other weights."""
+    shutil.copytree(bytes_in_a_row.folder, tmp_path / "p")
+    model = onnx.load(str(tmp_path / "p" / "ir" / "source.onnx"))
+    weights = next(tensor for tensor in model.graph.initializer if tensor.name == "w5")
+    changed = numpy_helper.to_array(weights).copy()
+    changed[0, 0] += np.where(changed[0, 0] < 0, 40, -40).astype(np.int8)
+    weights.CopyFrom(numpy_helper.from_array(changed, "w5"))
+    onnx.save(model, str(tmp_path / "p" / "ir" / "source.onnx"))
+    assert not Package.load(tmp_path / "p").validate().ok

@@ -77,8 +77,14 @@ class Limited:
         return found
 
     def in_double(self, steps: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]] | None:
+        return self._otherwise("in_double", steps)
+
+    def optimised(self, steps: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]] | None:
+        return self._otherwise("optimised", steps)
+
+    def _otherwise(self, how: str, steps: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]] | None:
         try:
-            found: list[dict[str, Array]] | None = self._ask("in_double", [dict(step) for step in steps])
+            found: list[dict[str, Array]] | None = self._ask(how, [dict(step) for step in steps])
         except ToolError:
             return None
         return found
@@ -171,8 +177,8 @@ def _answer(reference: Reference, what: str, *given: Any) -> object:
     if what == "fresh":
         reference.fresh()
         return None
-    if what == "in_double":
-        return reference.in_double(*given) if isinstance(reference, OnnxRuntime) else None
+    if what in ("in_double", "optimised"):
+        return getattr(reference, what)(*given) if isinstance(reference, OnnxRuntime) else None
     return reference.run(*given)
 
 

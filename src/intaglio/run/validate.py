@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from intaglio.run.compare import Comparison, compare
 from intaglio.run.host import ordered_inputs
 from intaglio.run.limited import VALIDATE_SECONDS, limit, reference_within
 from intaglio.run.loaded import LoadedPackage
-from intaglio.run.noise import FACTOR, beside_noise
+from intaglio.run.noise import FACTOR, beside_integers, beside_noise, has_integers
 from intaglio.run.probe import watch_layers
 from intaglio.run.reference import LONG_RUN, IrReference, Reference, cannot_compare, model_reference, run_steps
 from intaglio.run.streaming import Windowed
@@ -161,17 +161,22 @@ def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
     if manifest.stream is not None and isinstance(reference, Windowed):
         steps, expected, results = _of_whole_windows(reference, manifest.stream, steps, expected, results)
     backend, rule = rule_of(package, options)
-    rows = []
     steps_allowed = quantised_steps(package) if reference.of_model and options.tolerance is None else {}
     words = rule.told(manifest.outputs, manifest.opencl.precision if manifest.opencl is not None else "", backend)
     if steps_allowed and options.threshold is None:
         words += "; dequantised integers within one step"
-    for info in manifest.outputs:
-        got, want = _side_by_side(info, [r[info.name] for r in results], [np.asarray(e[info.name]) for e in expected])
+
+    def compared(info: TensorInfo, wanted: Sequence[Mapping[str, Array]]) -> Comparison:
+        got, want = _side_by_side(info, [r[info.name] for r in results], [np.asarray(e[info.name]) for e in wanted])
         one = rule if info.name not in steps_allowed else replace(rule, tolerance=_one_step(want, steps_allowed[info.name]))
-        rows.append(one.compare(info, got, _stored(want, DType(info.dtype))))
-    if options.tolerance is None and options.threshold is None and any(not row.ok and row.mismatches == 0 for row in rows):
+        return one.compare(info, got, _stored(want, DType(info.dtype)))
+
+    rows = [compared(info, expected) for info in manifest.outputs]
+    by_default = options.tolerance is None and options.threshold is None
+    if by_default and any(not row.ok and row.mismatches == 0 for row in rows):
         rows, words = beside_noise(reference, manifest, steps, expected, rows), f"{words}, or {FACTOR} x the model's own noise"
+    if by_default and not all(row.ok for row in rows) and has_integers(read_ir(ir_path(package))):
+        rows = beside_integers(reference, manifest, steps, expected, rows, compared)
     checks = _check_layers(package, steps[:1], expected[:1], options, rule) if options.layers else ()
     bad = next((check.layer for check in checks if not check.comparison.ok), None)
     accuracy: Accuracy | None = None
