@@ -104,13 +104,14 @@ def program(package: Package, size: int, bounded: bool) -> Program:
     return Program(path, name, size, int(arena[1]))
 
 
-def compiled(name: str, made: bytes, given: dict[str, Any], label: str, args: argparse.Namespace) -> Package:
+def compiled(name: str, made: bytes, given: dict[str, Any], label: str, exact: bool, args: argparse.Namespace) -> Package:
     folder = BUILD / args.target / re.sub(r"\W+", "_", name)
     folder.mkdir(parents=True, exist_ok=True)
     model = folder / "net.onnx"
     model.write_bytes(made)
     target = None if args.target == "native" else args.target
-    return intaglio.compile(model, output=folder / label, target=target, dims=given, force=True, tuning="off", no_source=True)
+    options: dict[str, Any] = {"force": True, "tuning": "off", "no_source": True, "exact": exact}
+    return intaglio.compile(model, output=folder / label, target=target, dims=given, **options)
 
 
 def ratio(bounded: Program, static: Program, timed: bool) -> tuple[float, float]:
@@ -138,9 +139,9 @@ def main(arguments: list[str] | None = None) -> int:
         most = args.most or sized.most
         sizes = [int(n) for n in args.sizes.split(",")] if args.sizes else [*SIZES, most]
         made = sized.make()
-        span = compiled(name, made, {"T": (sized.least, most)}, "range", args)
+        span = compiled(name, made, {"T": (sized.least, most)}, "range", sized.exact, args)
         for size in sorted({n for n in sizes if sized.least <= n <= most}):
-            static = program(compiled(name, made, {"T": size}, f"at_{size}", args), size, False)
+            static = program(compiled(name, made, {"T": size}, f"at_{size}", sized.exact, args), size, False)
             bounded = program(span, size, True)
             ours, theirs = ratio(bounded, static, args.time)
             text = f"{ours:12.2f} {theirs:12.2f} us" if args.time else f"{ours:12.0f} {theirs:12.0f}"

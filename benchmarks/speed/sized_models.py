@@ -48,6 +48,7 @@ class Sized:
     make: Callable[[], bytes]
     most: int
     least: int = 1
+    exact: bool = False  # without Winograd's convolution
 
 
 def _dense(net: Net, x: str, rows: int, columns: int) -> str:
@@ -151,6 +152,7 @@ MODELS: dict[str, Sized] = {
     "conv1d 16 to 24": Sized(conv([1, 16, "T"], (24, 16, 3), **SAME), 64),
     "conv1d 40 to 32, two": Sized(conv([1, 32, "T"], (32, 32, 5), 2, pads=[2, 2]), 64),
     "conv1d 8 to 8, stride 2": Sized(conv([1, 8, "T"], (8, 8, 3), strides=[2], **SAME), 16),
+    "conv 3x3 32, two, exact": Sized(conv([1, 32, "T", "T"], (32, 32, 3, 3), 2, pads=[1, 1, 1, 1]), 33, exact=True),
     "depthwise 1d 24": Sized(conv([1, 24, "T"], (24, 1, 3), group=24, **SAME), 16),
     "depthwise 1d 64, two of 9": Sized(conv([1, 64, "T"], (64, 1, 9), 2, group=64, pads=[4, 4]), 64),
     "gru 16": Sized(recurrent("GRU", 16, 16), 16),

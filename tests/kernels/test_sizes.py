@@ -174,6 +174,21 @@ CASES: dict[str, Moving] = {
     "depthwise convolution of bytes, bordered, few channels": _bytes(5),
     "depthwise convolution of bytes, bordered, every other pixel": _bytes(24, 2),
     "depthwise convolution of bytes": _bytes(20, 1, (1, 0, 1, 0)),
+    "depthwise convolution, bordered, wide windows": _bordered(9, 1, (4, 4, 4, 4), group=6),
+    "depthwise convolution, bordered, windows wider than most images": _bordered(15, 1, (7, 7, 7, 7), group=6),
+    "depthwise convolution, bordered unevenly": _bordered(4, 3, (1, 3, 2, 0), group=6),
+    "average pool, bordered": Moving(
+        lambda t: (AveragePool(kernel=(3, 4), strides=(2, 2), pads=(1, 2, 1, 1), layout=Layout.NHWC), [f32(1, t, t, 10)])
+    ),
+    "average pool, bordered, along a row": Moving(
+        lambda t: (AveragePool(kernel=(1, 3), strides=(1, 1), pads=(0, 1, 0, 1), layout=Layout.NHWC), [f32(1, 1, t, 10)])
+    ),
+    "average pool, bordered, with the border": Moving(
+        lambda t: (
+            AveragePool(kernel=(3, 3), strides=(1, 1), pads=(1, 1, 1, 1), layout=Layout.NHWC, count_include_pad=True),
+            [f32(1, t, t, 10)],
+        )
+    ),
     "max pool, bordered": Moving(
         lambda t: (MaxPool(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1), layout=Layout.NHWC), [f32(1, t, t, 9)])
     ),

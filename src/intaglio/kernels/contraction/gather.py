@@ -109,9 +109,8 @@ class Direct:
     def spans(self, k: Builder, rows: int, write: Span) -> None:
         """Where a single row is too long for the cache, its inner tiles go in chunks and those at the borders come after them."""
         p = self.problem
-        if isinstance(p.out_width, Size):
-            first, last, _ = p.whole_and_rest(rows)
-            write(idx(first), idx(last), [])
+        if isinstance(p.out_width, Size):  # `pieces.py` divides it
+            write(idx(0), idx(p.out_width), [])
             return
         inner, edges = p.inner_and_edges(rows)
         start, stop = (inner[0], inner[-1] + rows) if inner else (0, 0)

@@ -8,14 +8,13 @@ Images are NHWC, weights [O, I / group, kh, kw].
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.ir.sizes import Size, Undecided, larger, largest, most, moves, names_of, pinned, smaller
+from intaglio.ir.sizes import Size, Undecided, largest, most, moves, names_of, pinned
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.tile import spread_out
 from intaglio.kernels.job import Job, fact
@@ -169,30 +168,6 @@ class Problem:
         low, high = (low, high + 1) if high >= low else (0, 0)
         tiles = -(-self.out_width // count)
         return [c * count for c in range(low, high)], [c * count for c in (*range(low), *range(high, tiles))]
-
-    def sides(self) -> tuple[int, int]:
-        """Where the caller gives the width: the first column whose window starts inside the image, and the one behind the last that
-        ends there. Windows of the columns before and after reach over the border."""
-        stride, pad = self.strides[1], self.pads[1]
-        first = smaller(-(-pad // stride), self.out_width)
-        reach = (self.kernel[1] - 1) * self.dilations[1]
-        fit = larger(self.width + pad - reach + stride - 1, 0) // stride  # columns whose windows do not reach over the right border
-        return first, larger(first, smaller(fit, self.out_width))
-
-    def whole_and_rest(self, count: int) -> tuple[int, int, int]:
-        """Where the caller gives the width: of the columns between the sides, the first, the one behind whole tiles of `count`
-        pixels, and how many are left."""
-        first, last = self.sides()
-        whole = (last - first) // count * count
-        return first, first + whole, last - first - whole
-
-    def columns_at_sides(self, k: Builder) -> Iterator[Expr]:
-        """A loop for each side, where there is one: columns whose windows may reach over the border."""
-        first, last = self.sides()
-        for start, stop in ((0, first), (last, self.out_width)):
-            if start != stop:
-                with k.loop("side", start, stop) as column:
-                    yield column
 
     def window_rows(self, k: Builder, oh: Expr) -> tuple[Expr, Expr, Expr]:
         """The top of the windows of output row `oh`, and the rows of the window inside the image: first, behind the last."""

@@ -13,12 +13,14 @@ from intaglio.ir.sizes import Size, larger, least, most, possible
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.gather import Gather, Line
 from intaglio.kernels.contraction.micro import Column, MicroKernel, Reduction, Sums
+from intaglio.kernels.contraction.pieces import pieces
 from intaglio.kernels.contraction.problem import Problem
 from intaglio.kernels.contraction.tile import Block, Tile, all_blocks
 from intaglio.kernels.loop import Buffer, Expr, Operand, both, idx, imin, select
 from intaglio.targets import Target
 
 ABREAST = 8  # sums of vectors that hide the latency of their additions
+MOST_TAPS = 16  # of a row of all images over a range that are narrower than their windows, which are written out
 LINE_BYTES = 64
 FAR_BYTES = 65536  # weights of this size and more are not in a near cache when a layer starts
 FEWER = 8  # of the most rows that there can be, the part for which all weights are asked for ahead of time. Zen 4, AVX2, a BERT of
@@ -92,14 +94,18 @@ class Tiles:
         """`down`: which row of the stripe it is."""
         p, k, rows = self.problem, self.k, self.tile.rows
         abreast = -(-most(p.out_width) // rows)
+        if isinstance(p.out_width, Size):
+            for piece in pieces(gather.image, k, rows, MOST_TAPS):
+                if piece.side:
+                    self._side(gather, line, piece.column, block, at, where, out)
+                    continue
+                whole = piece.whole and piece.count == rows
+                ahead = self._ahead(block, at, gather.stripe * abreast, down * abreast + piece.column // rows) if whole else None
+                self._tile(gather, line, piece.column, piece.count, piece.inside, block, at, where, out, ahead)
+            return
         with k.loop("ow", low, high, rows) as ow:
             ahead = self._ahead(block, at, gather.stripe * abreast, down * abreast + ow // rows)
             self._tile(gather, line, ow, rows, None, block, at, where, out, ahead)
-        if isinstance(p.out_width, Size):
-            _, last, rest = gather.image.whole_and_rest(rows)
-            k.one_of(rest, lambda count: self._tile(gather, line, idx(last), count, None, block, at, where, out))
-            for column in gather.image.columns_at_sides(k):
-                self._side(gather, line, column, block, at, where, out)
         for c in edges:
             with k.block():
                 count = min(rows, p.out_width - c)

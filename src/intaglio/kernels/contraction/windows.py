@@ -18,18 +18,20 @@ from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.fma import computed, not_float_image
 from intaglio.kernels.contraction.gather import Line
+from intaglio.kernels.contraction.pieces import Inside, pieces
 from intaglio.kernels.contraction.problem import Problem, problem_of
 from intaglio.kernels.contraction.tile import parse_pixels
 from intaglio.kernels.epilogue import Epilogue, epilogue_of, steps_text
 from intaglio.kernels.estimate import micros
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import Buffer, Expr, Operand, Var, idx
+from intaglio.kernels.loop import Buffer, Expr, Num, Operand, Var, cast, idx
 from intaglio.ops.conv import Conv
 from intaglio.ops.pool import AveragePool, Pool
 
 FEW_COLUMNS, MOST_COLUMNS = 4, 6
 LINE_COLUMNS = 2  # where a vector is a whole line of the cache. Xeon, AVX-512: 2 pixels take 0.77 to 1.06 of the time of 6
+MOST_TAPS = 160  # of all images over a range that are narrower than their windows, which are written out
 MULTIPLY_CYCLES, LOAD_CYCLES, END_CYCLES = 0.6, 0.5, 3.0  # of a vector: a tap, a column of the image, start and end of a pixel
 
 
@@ -45,6 +47,7 @@ class Window:
     reciprocals: Buffer | None
     scale: float
     epilogue: Epilogue
+    only_inside: bool = False  # an average is divided by the number of taps that are inside the image
     pitch: int = 0  # numbers in a row of weights: small ones are loaded as whole vectors
 
 
@@ -68,7 +71,7 @@ def depthwise(job: Job) -> Lowered:
     w = job.packed(np.pad(taps, ((0, 0), (0, pitch - channels))).reshape(-1), "w")
     b = job.packed(bias.data.astype(np.float32), "b") if bias is not None and bias.data is not None else None
     epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
-    window = Window("depthwise", x, job.writes(), w, b, None, 1.0, epilogue, pitch)
+    window = Window("depthwise", x, job.writes(), w, b, None, 1.0, epilogue, pitch=pitch)
     columns = _columns(job, p)
     _write(job, p, window, columns)
     about = (
@@ -85,7 +88,8 @@ def pool_window(job: Job) -> Window:
     x = job.operand(0, "x")
     reciprocals: Buffer | None = None
     scale = 1.0
-    if isinstance(op, AveragePool) and p.moves and not p.padded:
+    only_inside = isinstance(op, AveragePool) and p.moves and p.padded and not op.count_include_pad
+    if isinstance(op, AveragePool) and p.moves and (not p.padded or only_inside or _all_counted(op, p)):
         scale = 1.0 / (p.kernel[0] * p.kernel[1])
     elif isinstance(op, AveragePool):
         counts = np.broadcast_to(op.counts((p.height, p.width)), (p.out_height, p.out_width))
@@ -94,7 +98,16 @@ def pool_window(job: Job) -> Window:
         else:
             reciprocals = job.packed((1.0 / np.maximum(counts, 1)).astype(np.float32).reshape(-1), "r")
     kind = "average" if isinstance(op, AveragePool) else "max"
-    return Window(kind, x, job.writes(), None, None, reciprocals, scale, Epilogue((), ()))
+    return Window(kind, x, job.writes(), None, None, reciprocals, scale, Epilogue((), ()), only_inside)
+
+
+def _all_counted(op: AveragePool, p: Problem) -> bool:
+    """Do all windows end within the padding, which counts? They may reach over it where the size of the result is rounded up."""
+    if not op.count_include_pad or (op.counted_pads and op.counted_pads != op.pads):
+        return False
+    sizes = ((p.height, p.out_height), (p.width, p.out_width))
+    ends = [(out - 1) * p.strides[n] - p.pads[n] + (p.kernel[n] - 1) * p.dilations[n] - size for n, (size, out) in enumerate(sizes)]
+    return all(most(end) < op.pads[n + 2] for n, end in enumerate(ends))
 
 
 def pool_nhwc(job: Job) -> Lowered:
@@ -143,12 +156,12 @@ def depthwise_estimate(job: Job) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """Some output pixels of a row: the first column, how many, and that column as a number where taps may be outside. `side`: a
-    pixel of whose window only the running program knows what is inside the image."""
+    """Some output pixels of a row: the first column, how many, and the pixels whose taps are inside the image where not all are.
+    `side`: a pixel of whose window only the running program knows that."""
 
     ow: Expr
     count: int
-    edge: int | None
+    inside: Inside | None
     oh: Expr
     line: Line  # of the input
     out: Expr  # where the row of the result starts
@@ -162,19 +175,17 @@ def _write(job: Job, p: Problem, window: Window, columns: int) -> None:
         line = Line(k.let("line", (n * p.height + top) * (p.width * p.channels)), low, high)
         out = k.let("out", (n * p.out_height + oh) * (p.out_width * p.channels))
         if isinstance(p.out_width, Size):
-            first, last, rest = p.whole_and_rest(columns)
-            with k.loop("ow", first, last, columns) as ow:
-                _pixels(job, p, window, Spot(ow, columns, None, oh, line, out))
-            k.one_of(rest, lambda count: _pixels(job, p, window, Spot(idx(last), count, None, oh, line, out)))
-            for column in p.columns_at_sides(k):
-                inside = p.columns_inside(k, k.let("left", column * p.strides[1] - p.pads[1]))
-                _pixels(job, p, window, Spot(column, 1, None, oh, line, out, inside))
+            for piece in pieces(p, k, columns, MOST_TAPS):
+                side = p.columns_inside(k, k.let("left", piece.column * p.strides[1] - p.pads[1])) if piece.side else None
+                _pixels(job, p, window, Spot(piece.column, piece.count, piece.inside, oh, line, out, side))
             return
         inner, edges = p.inner_and_edges(columns)
         for c in sorted([*inner[:1], *edges]):
             if c in edges:
                 with k.block():
-                    _pixels(job, p, window, Spot(idx(c), min(columns, p.out_width - c), c, oh, line, out))
+                    count = min(columns, p.out_width - c)
+                    inside = [p.valid_rows(c, count, kw) for kw in range(p.kernel[1])]
+                    _pixels(job, p, window, Spot(idx(c), count, inside, oh, line, out))
             else:
                 with k.loop("ow", inner[0], inner[-1] + columns, columns) as ow:
                     _pixels(job, p, window, Spot(ow, columns, None, oh, line, out))
@@ -215,7 +226,7 @@ def _vector(k: Builder, e: Lanes, p: Problem, window: Window, spot: Spot, c: Exp
                 x = e.load(window.x, start + tap * (p.dilations[1] * p.channels), part)
                 k.assign(acc[0], combine(e, window.kind, acc[0], x, weight("w", tap)))
         for kw in range(p.kernel[1] if spot.side is None else 0):
-            inside = range(spot.count) if spot.edge is None else p.valid_rows(spot.edge, spot.count, kw)
+            inside = range(spot.count) if spot.inside is None else spot.inside[kw]
             column = weight(f"w{kw}", kw) if inside else None
             for r in inside:
                 at = r * p.strides[1] + kw * p.dilations[1]
@@ -234,8 +245,23 @@ def _result(
         scale = e.const(window.scale)
         if window.reciprocals is not None:
             scale = e.splat(Lanes.scalar().load(window.reciprocals, spot.oh * p.out_width + spot.ow + r))
+        elif window.only_inside:
+            scale = _share(k, e, p, spot, r)
         acc = e.mul(acc, scale)
     return window.epilogue.finish(k, e, acc, c, place, lanes) if window.epilogue.steps else acc
+
+
+def _share(k: Builder, e: Lanes, p: Problem, spot: Spot, r: int) -> Expr:
+    """1 / taps of pixel `r` that are inside the image, whose size the caller gives."""
+    one, low, high = Lanes.scalar(), spot.line.low, spot.line.high
+    across = idx(p.kernel[1]) if spot.inside is None else idx(sum(r in rows for rows in spot.inside))
+    if spot.side is not None:
+        across = spot.side[1] - spot.side[0]
+    taps = (high - low) * across
+    if isinstance(taps, Num):
+        return e.const(1.0 / max(1.0, float(taps.value)))
+    count = one.highest(cast(taps, one.type), one.const(1.0))
+    return e.splat(k.let("share", one.div(one.const(1.0), count)))
 
 
 def combine(e: Lanes, kind: str, acc: Var, x: Expr, weight: Expr | None) -> Expr:

@@ -45,7 +45,7 @@ def depthwise(job: Job) -> Lowered:
     epilogue = epilogue_of(job, op.epilogue, [v for v in node.inputs[3:] if v is not None], node.output.shape)
     y = job.writes()
     about = geo.title("depthwise conv", apart=True) + "".join(f" + {s.op.NAME}" for s in op.epilogue)
-    window = Window("depthwise", x, y, w, b, None, 1.0, epilogue, pitch)
+    window = Window("depthwise", x, y, w, b, None, 1.0, epilogue, pitch=pitch)
     variants = _variants(job, geo, window, about)
     return device_kernel(job, geo.stem("depthwise", apart=True), about, variants, epilogue.over, halves=True)
 
