@@ -7,8 +7,9 @@ the fastest axis (a transpose) the copy goes in 8x8 blocks, so that both sides u
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
-from intaglio.ir.sizes import Size, Undecided, least, most, moves
+from intaglio.ir.sizes import Size, Undecided, least, most, moves, names_of, pinned
 from intaglio.ir.types import DType, Shape, strides_of
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.elementwise import broadcast_strides, merge_axes, offset_of
@@ -22,8 +23,9 @@ _BLOCK = 8
 
 def strided_copy(
     k: Builder, to: Buffer, to_base: Expr, source: Buffer, source_base: Expr, sizes: Shape, to_strides: tuple[int, ...],
-    source_strides: tuple[int, ...],
+    source_strides: tuple[int, ...], short: bool = True,
 ) -> None:  # fmt: skip
+    """`short`: code is not repeated for each of a few sizes."""
     if math.prod(sizes) == 0:
         return
     merged, (to_walk, source_walk) = merge_axes(sizes, [to_strides, source_strides])
@@ -48,7 +50,8 @@ def strided_copy(
         to_at = k.let("to", to_base + offset_of(at, [to_walk[n] for n in outer]))
         source_at = k.let("from", source_base + offset_of(at, [source_walk[n] for n in outer]))
         if moves((merged[-1], merged[fast])):
-            _blocks_of_sizes(k, to, to_at, to_walk[fast], source, source_at, source_walk[-1], (merged[-1], merged[fast]))
+            turned = _Turned(to, to_at, to_walk[fast], source, source_at, source_walk[-1], (merged[-1], merged[fast]))
+            (_blocks_of_sizes if short else _by_size)(k, turned)
             return
         with (
             k.loop("bj", 0, merged[-1], _BLOCK) as bj,
@@ -59,24 +62,62 @@ def strided_copy(
             k.store(to, to_at + j + i * to_walk[fast], Load(source, source_at + i + j * source_walk[-1], kind))
 
 
-def _blocks_of_sizes(
-    k: Builder, to: Buffer, to_at: Expr, to_pitch: int, source: Buffer, source_at: Expr, source_pitch: int, sizes: tuple[int, int]
-) -> None:
-    """Axes j and i, of which the result walks the first by steps of 1 and the source the second. Where the caller gives a size,
-    compilers turn a block into moves of vectors only if it is known to be whole, and the axis that moves is the inner one."""
-    whole_j, whole_i = (size // _BLOCK * _BLOCK for size in sizes)
+@dataclass(frozen=True, slots=True)
+class _Turned:
+    """Axes j and i, of which the result walks the first by steps of 1 and the source the second."""
 
-    def copied(first: tuple[str, Operand, Operand], second: tuple[str, Operand, Operand]) -> None:
+    to: Buffer
+    to_at: Expr
+    to_pitch: int
+    source: Buffer
+    source_at: Expr
+    source_pitch: int
+    sizes: tuple[int, int]  # of j, of i
+
+    def copy(self, k: Builder, first: tuple[str, Operand, Operand], second: tuple[str, Operand, Operand]) -> None:
         with k.loop(*first) as a, k.loop(*second) as b:
             i, j = (a, b) if second[0] == "j" else (b, a)
-            at = source_at + i + j * source_pitch
-            k.store(to, to_at + j + i * to_pitch, Load(source, at, Type(source.dtype.value)))
+            at = self.source_at + i + j * self.source_pitch
+            k.store(self.to, self.to_at + j + i * self.to_pitch, Load(self.source, at, Type(self.source.dtype.value)))
 
+
+def _by_size(k: Builder, turned: _Turned) -> None:
+    """Fewer numbers than a block along the axis that moves: a loop for each number of them, of which compilers make moves of
+    vectors. A single one is a copy."""
+    (j, i), pitches = turned.sizes, (turned.to_pitch, turned.source_pitch)
+    moving = j if isinstance(j, Size) else i
+    names = names_of((j, i, pitches))
+    if moves((j,)) == moves((i,)) or len(names) > 1 or not isinstance(moving, Size):
+        _blocks_of_sizes(k, turned)
+        return
+    (name,) = names
+    few: dict[int, set[tuple[int, ...]]] = {}  # for each number of them: both sizes and both pitches, which it has to tell
+    for point in moving.bounds.ranges[name].numbers:
+        if 0 < moving.at({name: point}) < _BLOCK:
+            few.setdefault(moving.at({name: point}), set()).add(pinned((j, i, *pitches), {name: point}))
+    if not few or any(len(forms) > 1 for forms in few.values()):
+        _blocks_of_sizes(k, turned)
+        return
+    there = k.let("there", moving)
+    for count, ((high, wide, to_pitch, source_pitch),) in few.items():
+        one = replace(turned, to_pitch=to_pitch, source_pitch=source_pitch, sizes=(high, wide))
+        with k.when(there.compare("eq", count)):
+            one.copy(k, ("j", 0, high), ("i", 0, wide))
+    if most(moving) >= _BLOCK:
+        with k.when(there.compare("ge", _BLOCK)):
+            _blocks_of_sizes(k, turned)
+
+
+def _blocks_of_sizes(k: Builder, turned: _Turned) -> None:
+    """Where the caller gives a size, compilers turn a block into moves of vectors only if it is known to be whole, and the axis
+    that moves is the inner one."""
+    sizes = turned.sizes
+    whole_j, whole_i = (size // _BLOCK * _BLOCK for size in sizes)
     with k.loop("bj", 0, whole_j, _BLOCK) as bj, k.loop("bi", 0, whole_i, _BLOCK) as bi:
         block = ("j", bj, bj + _BLOCK), ("i", bi, bi + _BLOCK)
-        copied(*(block[::-1] if isinstance(sizes[0], Size) else block))
-    copied(("i", whole_i, sizes[1]), ("j", 0, whole_j))
-    copied(("i", 0, sizes[1]), ("j", whole_j, sizes[0]))
+        turned.copy(k, *(block[::-1] if isinstance(sizes[0], Size) else block))
+    turned.copy(k, ("i", whole_i, sizes[1]), ("j", 0, whole_j))
+    turned.copy(k, ("i", 0, sizes[1]), ("j", whole_j, sizes[0]))
 
 
 def _about(job: Job, extra: str = "") -> str:
@@ -91,7 +132,7 @@ def transpose(job: Job) -> Lowered:
     x, y = job.operand(0, "x"), job.writes()
     strides = strides_of(job.type(0).shape)
     out = job.node.output.shape
-    strided_copy(job.k, y, idx(0), x, idx(0), out, strides_of(out), tuple(strides[p] for p in op.perm))
+    strided_copy(job.k, y, idx(0), x, idx(0), out, strides_of(out), tuple(strides[p] for p in op.perm), job.target.bare)
     return job.done("transpose", _about(job, f"perm {list(op.perm)}"))
 
 
