@@ -160,7 +160,9 @@ def conv_nhwc(job: Job) -> Lowered:
     if p.pointwise:
         Tiles(job.k, Problem.matrix(run, p.channels, p.out_channels), tile, micro, far=far).matrix(x, job.target.l2_bytes)
     else:
-        Tiles(job.k, p, tile, micro, far=far).image(Direct(p, x, job.target.l2_bytes))
+        tiles = Tiles(job.k, p, tile, micro, far=far)
+        tiles.most_taps = 0 if job.target.bare else tiles.most_taps
+        tiles.image(Direct(p, x, job.target.l2_bytes))
     about = (
         f"{p.title('conv')}{steps_text(op.epilogue)}\n"
         f"NHWC, {tile.about(run, 'pixel', micro.lanes, 'channels')}, "

@@ -21,6 +21,8 @@ from intaglio.targets import Target
 MOST_SIZES = 128  # of a range, that a tile is judged by
 END_CYCLES = 4.0  # of each sum whose end is not hidden
 L2_BYTES_PER_CYCLE = 36.0  # of weights of a block that does not stay in L1
+RANGE_L2_BYTES_PER_CYCLE = 26.0  # the same where the tile of a range is chosen, by vectors shorter than a line. Zen 4, AVX2, 3x3,
+# 32 channels: blocks of 36 KB for 2 pixels take 1.37 of the time of 18 KB for 6, and 36 bytes per cycle would make that 1.04
 LINE = 16  # numbers of f32 in a line of the cache
 
 
@@ -91,7 +93,9 @@ def candidates(target: Target) -> list[Tile]:
     return sorted({t for t in fit if t.rows >= best[t.vectors].rows // 2 or t.rows == 1}, key=lambda t: (t.rows, t.vectors))
 
 
-def cycles(target: Target, tile: Tile, rows: int, columns: int, depth: int, lanes: int) -> float:
+def cycles(
+    target: Target, tile: Tile, rows: int, columns: int, depth: int, lanes: int, l2_rate: float = L2_BYTES_PER_CYCLE
+) -> float:
     """Estimated cycles of a product [rows, depth] x [depth, columns] on a core with two FMA and two load ports and a latency of 4.
 
     The end of a tile is hidden behind the start of the next one if its sums need at most half of the registers. Measured on Zen 3
@@ -102,7 +106,7 @@ def cycles(target: Target, tile: Tile, rows: int, columns: int, depth: int, lane
 
     def of(r: int, v: int) -> float:
         bytes_of_step = v * lanes * 4
-        streamed = bytes_of_step / L2_BYTES_PER_CYCLE if bytes_of_step * depth > target.l1_bytes else 0.0
+        streamed = bytes_of_step / l2_rate if bytes_of_step * depth > target.l1_bytes else 0.0
         return depth * (max(r * v / 2, (r + v) / 2, 4.0, streamed) + 0.6) + END_CYCLES * max(0, r * v - hidden)
 
     full, rest = divmod(rows, tile.rows)
@@ -134,7 +138,8 @@ def choose_tile(target: Target, rows: int, columns: int, depth: int, lanes: int)
 @lru_cache(256)
 def _over_range(target: Target, sizes: tuple[int, ...], columns: int, depth: int, lanes: int) -> Tile:
     """The tile whose cost, as a multiple of what the cheapest for each size costs, is least on average."""
-    costs = {tile: [cycles(target, tile, n, columns, depth, lanes) for n in sizes] for tile in candidates(target)}
+    rate = RANGE_L2_BYTES_PER_CYCLE if lanes < LINE else L2_BYTES_PER_CYCLE
+    costs = {tile: [cycles(target, tile, n, columns, depth, lanes, rate) for n in sizes] for tile in candidates(target)}
     cheapest = [min(each) for each in zip(*costs.values(), strict=True)]
 
     def mean(tile: Tile) -> float:

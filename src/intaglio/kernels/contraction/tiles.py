@@ -20,7 +20,7 @@ from intaglio.kernels.loop import Buffer, Expr, Operand, both, idx, imin, select
 from intaglio.targets import Target
 
 ABREAST = 8  # sums of vectors that hide the latency of their additions
-MOST_TAPS = 16  # of a row of all images over a range that are narrower than their windows, which are written out
+MOST_TAPS = 64  # of a row of all narrow images over a range that have code of their own
 LINE_BYTES = 64
 FAR_BYTES = 65536  # weights of this size and more are not in a near cache when a layer starts
 FEWER = 8  # of the most rows that there can be, the part for which all weights are asked for ahead of time. Zen 4, AVX2, a BERT of
@@ -43,7 +43,7 @@ class Ahead:
 
 class Tiles:
     """`x_base`, `w_base` and `y_base` are where this problem starts when a kernel computes several; `x_pitch` and `y_pitch` are
-    the numbers from one row of a matrix to the next."""
+    the numbers from one row of a matrix to the next. `most_taps` is for `pieces.py`: 0 where code is short."""
 
     def __init__(
         self, k: Builder, problem: Problem, tile: Tile, micro: MicroKernel, steps: Reduction | None = None, far: bool = False
@@ -51,6 +51,7 @@ class Tiles:
         self.k, self.problem, self.tile, self.micro, self.steps, self.far = k, problem, tile, micro, steps, far
         self.x_base = self.w_base = self.y_base = idx(0)
         self.x_pitch, self.y_pitch = problem.channels, problem.out_channels
+        self.most_taps = MOST_TAPS
         self.blocks = all_blocks(problem.columns, tile.vectors, micro.lanes)
         self.stored = -(-problem.columns // micro.lanes) * micro.lanes
 
@@ -95,7 +96,7 @@ class Tiles:
         p, k, rows = self.problem, self.k, self.tile.rows
         abreast = -(-most(p.out_width) // rows)
         if isinstance(p.out_width, Size):
-            for piece in pieces(gather.image, k, rows, MOST_TAPS):
+            for piece in pieces(gather.image, k, rows, self.most_taps):
                 if piece.side:
                     self._side(gather, line, piece.column, block, at, where, out)
                     continue

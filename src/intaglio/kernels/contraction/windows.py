@@ -31,7 +31,7 @@ from intaglio.ops.pool import AveragePool, Pool
 
 FEW_COLUMNS, MOST_COLUMNS = 4, 6
 LINE_COLUMNS = 2  # where a vector is a whole line of the cache. Xeon, AVX-512: 2 pixels take 0.77 to 1.06 of the time of 6
-MOST_TAPS = 160  # of all images over a range that are narrower than their windows, which are written out
+MOST_TAPS = 160  # of a row of all narrow images over a range that have code of their own
 MULTIPLY_CYCLES, LOAD_CYCLES, END_CYCLES = 0.6, 0.5, 3.0  # of a vector: a tap, a column of the image, start and end of a pixel
 
 
@@ -175,7 +175,7 @@ def _write(job: Job, p: Problem, window: Window, columns: int) -> None:
         line = Line(k.let("line", (n * p.height + top) * (p.width * p.channels)), low, high)
         out = k.let("out", (n * p.out_height + oh) * (p.out_width * p.channels))
         if isinstance(p.out_width, Size):
-            for piece in pieces(p, k, columns, MOST_TAPS):
+            for piece in pieces(p, k, columns, 0 if job.target.bare else MOST_TAPS):
                 side = p.columns_inside(k, k.let("left", piece.column * p.strides[1] - p.pads[1])) if piece.side else None
                 _pixels(job, p, window, Spot(piece.column, piece.count, piece.inside, oh, line, out, side))
             return
