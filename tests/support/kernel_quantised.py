@@ -6,7 +6,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.ops.detection import SelectBoxes
+from intaglio.ops.detection import SelectBoxes, SuppressBoxes
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
@@ -93,9 +93,15 @@ def qlstm_with_more(gates: int, extras: str, time_major: bool = False) -> Case:
     return case(op, *given, *more, constant=[1, 2, 3, 4, *[7 + n for n, array in enumerate(more) if array is not None]])
 
 
+def _limits(*numbers: float) -> list[Array]:
+    return [np.asarray(number, np.float32) for number in numbers]
+
+
 QUANTISED: dict[str, Case] = {
     "select_boxes": case(SelectBoxes(6, 0.1, 0.2), boxes(40), np.abs(real(40))),
     "select_boxes with free places": case(SelectBoxes(9, 0.9, 0.01), boxes(12), np.abs(real(12))),
+    "suppress_boxes": case(SuppressBoxes(9), boxes(40), np.abs(real(40)), *_limits(0.2, 0.1, 0.0)),
+    "suppress_boxes softly": case(SuppressBoxes(20), boxes(20), np.abs(real(20)).round(1), *_limits(0.5, 0.1, 0.3)),
     "lift": case(Lift(3, 8, _M, _S), image(40)),
     "qdiv": case(QDiv(3, -128, _BIG, _UP, 4), image(3, 40), image(40)),
     "qdiv of i16": case(QDiv(0, 0, _M, _S + 9, 0, -32768, 32767, DType.I16), short(4, 9), np.maximum(short(9), 1)),
