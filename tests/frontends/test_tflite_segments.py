@@ -72,7 +72,7 @@ def test_limits_of_boxes_are_computed(tmp_path: Path) -> None:
     path = tmp_path / "boxes.tflite"
     open_ended = [Tensor((1,), "int32", signature=(-1,)), Tensor((1,), "float32", signature=(-1,)), WHOLE]
     path.write_bytes(boxes("NON_MAX_SUPPRESSION_V5", open_ended, WHOLE, REAL, REAL, REAL))
-    package = intaglio.compile(path, output=tmp_path / "p")
+    package = intaglio.compile(path, output=tmp_path / "p", target="generic")
     for seed, (most, limits) in enumerate([(3, (0.5, 0.3, 0.0)), (12, (0.6, 0.2, 0.5)), (5, (0.1, 2.0, 0.0))]):
         feeds = [*many_boxes(seed), np.asarray(most, np.int32), *(np.asarray(n, np.float32) for n in limits)]
         made, wanted = package.run({f"in{n}": x for n, x in enumerate(feeds)}), all_by_litert(path, [feeds])[0]
@@ -84,7 +84,7 @@ def test_as_many_of_the_largest_as_the_caller_says(tmp_path: Path) -> None:
     results = [Tensor((6, 1), "float32", signature=(6, -1)), Tensor((6, 1), "int32", signature=(6, -1))]
     path = tmp_path / "top.tflite"
     path.write_bytes(one_operator("TOPK_V2", [Tensor((6, 3), "float32"), WHOLE], results, "TopKV2Options", version=1))
-    package = intaglio.compile(path, output=tmp_path / "p")
+    package = intaglio.compile(path, output=tmp_path / "p", target="generic")
     for k in (1, 3):
         feeds = [X, np.asarray(k, np.int32)]
         made, wanted = package.run({"in0": X, "in1": feeds[1]}), all_by_litert(path, [feeds])[0]

@@ -187,7 +187,7 @@ def kind_of(path: Path) -> str:
 
 
 def _is_saved_model(path: Path) -> bool:
-    """Its version, if there is one, then a graph: the second field of ONNX's message is text, and that of a SavedModel holds a `MetaInfoDef`."""
+    """Its version, if there is one, then a graph, which starts with a message. The second field of ONNX's model is text."""
     with open(path, "rb") as file:
         start = file.read(12).removeprefix(b"\x08\x01")
     if start[:1] != b"\x12":

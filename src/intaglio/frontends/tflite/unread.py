@@ -9,6 +9,7 @@ from intaglio.frontends.tflite.blockwise import BLOCKWISE
 _INTEGERS = (7, 9)  # TensorType.INT16, INT8
 _BLOCKS = "the reference kernels of LiteRT do not know scales for blocks of weights"
 _COLUMNS = "LiteRT reads one scale where a matrix of `BATCH_MATMUL` has one for each column"
+_MERGED = "LiteRT writes beyond the state of a `BIDIRECTIONAL_SEQUENCE_LSTM` that merges its outputs in batches"
 
 
 def unread(path: Path) -> str | None:
@@ -22,10 +23,14 @@ def unread(path: Path) -> str | None:
             return _BLOCKS
         for operator in (graph.Operators(n) for n in range(graph.OperatorsLength())):
             code = model.OperatorCodes(operator.OpcodeIndex())
-            if max(code.BuiltinCode(), code.DeprecatedBuiltinCode()) != tflite.BuiltinOperator.BATCH_MATMUL:
-                continue
-            left, right = operator.Inputs(0), operator.Inputs(1)
-            q = quantised[right]
-            if graph.Tensors(left).Type() in _INTEGERS and q is not None and q.ScaleLength() > 1:
-                return _COLUMNS
+            kind, first = max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), graph.Tensors(max(operator.Inputs(0), 0))
+            if kind == tflite.BuiltinOperator.BATCH_MATMUL:
+                q = quantised[operator.Inputs(1)]
+                if first.Type() in _INTEGERS and q is not None and q.ScaleLength() > 1:
+                    return _COLUMNS
+            if kind == tflite.BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM and first.ShapeLength() and first.Shape(0) > 1:
+                options, table = tflite.BidirectionalSequenceLSTMOptions(), operator.BuiltinOptions()
+                options.Init(table.Bytes, table.Pos)
+                if options.MergeOutputs() and not options.TimeMajor():
+                    return _MERGED
     return None
