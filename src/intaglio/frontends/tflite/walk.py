@@ -153,6 +153,18 @@ class TFLiteCall:
             raise Fault("bad-attribute", "its options are missing or of another type")
         return self.operator.options
 
+    def fields(self) -> dict[str, Any]:
+        """The options of a custom operator that are a flexbuffer."""
+        from flatbuffers import flexbuffers
+
+        try:
+            fields = flexbuffers.Loads(bytes(self.operator.custom)) if self.operator.custom else {}
+        except Exception:  # flexbuffers follows offsets wherever they lead
+            fields = None
+        if not isinstance(fields, dict):
+            raise Fault("bad-attribute", "its options cannot be read", "the file is damaged")
+        return fields
+
     def tensor(self, i: int) -> Tensor:
         if i >= len(self.operator.inputs) or self.operator.inputs[i] < 0:
             raise Fault("bad-graph", f"operand {i} is missing")
