@@ -47,3 +47,15 @@ def test_a_frozen_graph_needs_tensorflow(tmp_path: Path, intaglio: Intaglio, mon
     said = intaglio("compile", tmp_path / "m.pb", "-o", tmp_path / "out")
     assert said.code == 2
     assert "is a frozen graph of TensorFlow, which needs TensorFlow" in said.err
+
+
+@pytest.mark.parametrize("version", [b"\x08\x01", b""])
+@pytest.mark.parametrize("size", [3, 300])
+def test_the_file_of_a_saved_model_alone_is_told(size: int, version: bytes, tmp_path: Path, intaglio: Intaglio) -> None:
+    """Version 1, and a graph that starts with what is known about it."""
+    inner = b"\n" + bytes([size - 2 & 0x7F | 0x80, size - 2 >> 7]) + b"\x12" * (size - 2)
+    length = bytes([len(inner) & 0x7F | 0x80, len(inner) >> 7]) if len(inner) > 127 else bytes([len(inner)])
+    (tmp_path / "m.pb").write_bytes(version + b"\x12" + length + inner)
+    said = intaglio("compile", tmp_path / "m.pb", "-o", tmp_path / "out")
+    assert said.code == 2
+    assert "is a part of a SavedModel" in said.err and "give the folder" in said.err

@@ -224,6 +224,7 @@ def test_a_custom_operator_is_told_by_its_name(tmp_path: Path) -> None:
     [
         ("FlexTensorListReserve", "compile the `.keras` or `.h5` file itself, or convert with a batch of 1"),
         ("FlexErf", "convert again without `SELECT_TF_OPS`"),
+        ("DISPATCH_OP", "compiled for an NPU: use the `.tflite` file from before"),
         ("edgetpu-custom-op", "from before `edgetpu_compiler`"),
         ("Resampler", "one of MediaPipe's"),
     ],

@@ -72,6 +72,15 @@ def test_a_scale_for_each_column_of_a_product_is_that_of_its_own_matrix(tmp_path
         assert np.array_equal(got[..., n], all_by_litert(path, [[x]])[0][0][..., n])
 
 
+def test_a_package_with_a_scale_for_each_column_validates(tmp_path: Path) -> None:
+    right = Tensor((4, 3), "int8", [0.02, 0.01, 0.03], 0, numbers((4, 3), "int8", 1), axis=1)
+    ins, y = [Tensor((2, 4), "int16", 3e-5), right], Tensor((2, 3), "int16", 7e-6)
+    (tmp_path / "m.tflite").write_bytes(one_operator("BATCH_MATMUL", ins, y, "BatchMatMulOptions", {}, 4))
+    package = api.compile(tmp_path / "m.tflite", output=tmp_path / "p", target="generic")
+    verdict = package.validate()
+    assert verdict.ok and any("one for each column" in note for note in package.notes)
+
+
 @pytest.mark.parametrize(("padding", "stride", "out"), [(0, 2, (4, 6, 8)), (1, 2, (5, 6, 9)), (1, 1, (3, 4, 5))])
 def test_a_transposed_convolution_of_volumes(padding: int, stride: int, out: tuple[int, int, int], tmp_path: Path) -> None:
     shape, full = (1, 2, 3, 4, 3), (1, *out, 2)

@@ -84,6 +84,19 @@ def test_maxima_their_places_and_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(package(y.astype(np.float32), places.astype(np.float32)), back)
 
 
+@pytest.mark.parametrize(("options", "size"), [((1, 3, 2, 2, 2), (4, 12)), ((2, 3, 2, 2, 2), (4, 11))])
+def test_maxima_back_to_places_in_the_image(options: tuple[int, ...], size: tuple[int, int], tmp_path: Path) -> None:
+    x, random = numbers(2, 2, 4, 3), np.random.default_rng(4)
+    places = random.integers(0, size[0] * size[1] * 3, (2, 2, 4, 3)).astype(np.int32)  # some twice: the last one counts
+    want = np.zeros((2, *size, 3), np.float32)
+    for batch, row, column, channel in np.ndindex(*x.shape):
+        want[batch].reshape(-1)[places[batch, row, column, channel]] = x[batch, row, column, channel]
+    tensors = [Tensor(x.shape, "float32"), Tensor(x.shape, "int32")]
+    path = custom("MaxUnpooling2D", options, tensors, [Tensor(want.shape, "float32")], tmp_path)
+    np.testing.assert_array_equal(results(path, x, places)[0], want)
+    np.testing.assert_array_equal(compile(path, output=tmp_path / "out")(x, places), want)
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [((1, 1, 1, 2, 2, 0), "in steps of 1x1 are not supported"), ((1, 3, 3, 3, 3, 0), "do not divide"), ((1, 2), "cut short")],

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from intaglio.errors import ModelError
-from intaglio.frontends.tflite import load
-from support.tflite_models import Tensor, all_by_reference, assert_like_litert, one_operator
+import intaglio
+from intaglio.ir.graph import Array
+from support.tflite_models import Tensor, all_by_litert, all_by_reference, assert_like_litert, one_operator
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 RNG = np.random.default_rng(4)
@@ -40,28 +40,55 @@ def test_segments_in_any_order(kind: str, dtype: str, tmp_path: Path) -> None:
     assert_like_litert(data, tmp_path, [x, np.array([2, 0, 2, -1, 0, 3], np.int32)])
 
 
-def boxes(op: str, results: list[Tensor], *more: Tensor) -> bytes:
-    limits = [scalar(6), scalar(0.4, "float32"), scalar(0.3, "float32")]
-    inputs = [Tensor((20, 4), "float32"), Tensor((20,), "float32"), *limits, *more]
+def boxes(op: str, results: list[Tensor], *limits: Tensor) -> bytes:
+    inputs = [Tensor((20, 4), "float32"), Tensor((20,), "float32"), *limits]
     return one_operator(op, inputs, results, f"NonMaxSuppression{op[-2:]}Options", version=1)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_boxes_that_do_not_overlap(seed: int, tmp_path: Path) -> None:
+FOUR = [Tensor((6,), "int32"), Tensor((), "int32")]
+FIVE = [Tensor((6,), "int32"), Tensor((6,), "float32"), Tensor((), "int32")]
+REAL, WHOLE = Tensor((), "float32"), Tensor((), "int32")
+
+
+def many_boxes(seed: int) -> list[Array]:
+    """Corners on a grid overlap by the limit itself and have no area now and then; scores are equal now and then."""
     random = np.random.default_rng(seed)
-    feeds = [random.random((20, 4)).astype(np.float32), random.random(20).astype(np.float32)]
-    four = boxes("NON_MAX_SUPPRESSION_V4", [Tensor((6,), "int32"), Tensor((), "int32")])
-    assert_like_litert(four, tmp_path, feeds)
-    five = [Tensor((6,), "int32"), Tensor((6,), "float32"), Tensor((), "int32")]
-    assert_like_litert(boxes("NON_MAX_SUPPRESSION_V5", five, scalar(0.0, "float32")), tmp_path, feeds)
+    corners = random.random((20, 4)) if seed % 2 else random.integers(0, 8, (20, 4)) / 8
+    scores = random.random(20) if seed % 3 else random.integers(0, 6, 20) / 8
+    return [corners.astype(np.float32), scores.astype(np.float32)]
 
 
-def test_soft_suppression_is_told(tmp_path: Path) -> None:
-    five = [Tensor((6,), "int32"), Tensor((6,), "float32"), Tensor((), "int32")]
-    path = tmp_path / "one.tflite"
-    path.write_bytes(boxes("NON_MAX_SUPPRESSION_V5", five, scalar(0.5, "float32")))
-    with pytest.raises(ModelError, match="soft suppression"):
-        load(path, dims={}, shapes={})
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("overlap", [0.5, 0.0, 1.1])
+def test_boxes_that_do_not_overlap(seed: int, overlap: float, tmp_path: Path) -> None:
+    limits = [scalar(6), scalar(overlap, "float32"), scalar(0.3, "float32")]
+    assert_like_litert(boxes("NON_MAX_SUPPRESSION_V4", FOUR, *limits), tmp_path, many_boxes(seed))
+    for sigma in (0.0, 0.5):
+        five = boxes("NON_MAX_SUPPRESSION_V5", FIVE, *limits, scalar(sigma, "float32"))
+        assert_like_litert(five, tmp_path, many_boxes(seed))
+
+
+def test_limits_of_boxes_are_computed(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.tflite"
+    open_ended = [Tensor((1,), "int32", signature=(-1,)), Tensor((1,), "float32", signature=(-1,)), WHOLE]
+    path.write_bytes(boxes("NON_MAX_SUPPRESSION_V5", open_ended, WHOLE, REAL, REAL, REAL))
+    package = intaglio.compile(path, output=tmp_path / "p", target="generic")
+    for seed, (most, limits) in enumerate([(3, (0.5, 0.3, 0.0)), (12, (0.6, 0.2, 0.5)), (5, (0.1, 2.0, 0.0))]):
+        feeds = [*many_boxes(seed), np.asarray(most, np.int32), *(np.asarray(n, np.float32) for n in limits)]
+        made, wanted = package.run({f"in{n}": x for n, x in enumerate(feeds)}), all_by_litert(path, [feeds])[0]
+        for got, want in zip(made.values(), wanted, strict=True):
+            assert got.shape == want.shape and np.allclose(got, want, atol=1e-6)
+
+
+def test_as_many_of_the_largest_as_the_caller_says(tmp_path: Path) -> None:
+    results = [Tensor((6, 1), "float32", signature=(6, -1)), Tensor((6, 1), "int32", signature=(6, -1))]
+    path = tmp_path / "top.tflite"
+    path.write_bytes(one_operator("TOPK_V2", [Tensor((6, 3), "float32"), WHOLE], results, "TopKV2Options", version=1))
+    package = intaglio.compile(path, output=tmp_path / "p", target="generic")
+    for k in (1, 3):
+        feeds = [X, np.asarray(k, np.int32)]
+        made, wanted = package.run({"in0": X, "in1": feeds[1]}), all_by_litert(path, [feeds])[0]
+        assert all(np.array_equal(got, want) for got, want in zip(made.values(), wanted, strict=True))
 
 
 def test_between_borders(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.ops.detection import SelectBoxes
+from intaglio.ops.detection import SelectBoxes, SuppressBoxes
 from intaglio.ops.fixed_point import quantize_multiplier
 from intaglio.ops.hybrid import HybridConv, HybridMatMul
 from intaglio.ops.quantised import Lookup, QAdd, QConv, QMatMul, QMul, Requantize
@@ -17,6 +17,7 @@ from intaglio.ops.quantised_real import QRealMean
 from intaglio.ops.quantised_recurrent import QLstm
 from intaglio.ops.quantised_rows import QAveragePool, QMean, QResize, QSoftmax, mean_factor
 from intaglio.ops.quantised_tables import Lookup16, QSoftmax16, ResizeBytes, Squash16
+from intaglio.ops.signal import AutoScale, FixedRfft, RoundedRoot, input_order, split_twiddles, twiddles
 from support.kernel_cases import real, whole
 from support.kernel_running import Case, case
 
@@ -93,9 +94,25 @@ def qlstm_with_more(gates: int, extras: str, time_major: bool = False) -> Case:
     return case(op, *given, *more, constant=[1, 2, 3, 4, *[7 + n for n, array in enumerate(more) if array is not None]])
 
 
+def _tables(points: int) -> list[Array]:
+    return [input_order(points // 2), twiddles(points // 2), split_twiddles(points // 2)]
+
+
+def _limits(*numbers: float) -> list[Array]:
+    return [np.asarray(number, np.float32) for number in numbers]
+
+
 QUANTISED: dict[str, Case] = {
     "select_boxes": case(SelectBoxes(6, 0.1, 0.2), boxes(40), np.abs(real(40))),
     "select_boxes with free places": case(SelectBoxes(9, 0.9, 0.01), boxes(12), np.abs(real(12))),
+    "suppress_boxes": case(SuppressBoxes(9), boxes(40), np.abs(real(40)), *_limits(0.2, 0.1, 0.0)),
+    "suppress_boxes softly": case(SuppressBoxes(20), boxes(20), np.abs(real(20)).round(1), *_limits(0.5, 0.1, 0.3)),
+    "auto_scale": case(AutoScale(), short(41) // 200),
+    "auto_scale of zeros": case(AutoScale(), np.zeros(5, np.int16)),
+    "auto_scale of the lowest number": case(AutoScale(), np.array([3, -32768, 100, -7], np.int16)),
+    "rounded_root": case(RoundedRoot(), np.array([0, 1, 2, 3, 6, 7, 2**32 - 1, 2**32, 2**40 + 12345, 2**64 - 1], np.uint64)),
+    "fixed_rfft": case(FixedRfft(32), short(3, 24), *_tables(32), constant=[1, 2, 3]),
+    "fixed_rfft by radix 4 alone": case(FixedRfft(128), short(128), *_tables(128), constant=[1, 2, 3]),
     "lift": case(Lift(3, 8, _M, _S), image(40)),
     "qdiv": case(QDiv(3, -128, _BIG, _UP, 4), image(3, 40), image(40)),
     "qdiv of i16": case(QDiv(0, 0, _M, _S + 9, 0, -32768, 32767, DType.I16), short(4, 9), np.maximum(short(9), 1)),

@@ -16,6 +16,8 @@ TFLITE: tuple[tuple[str, str], ...] = (
     ("edgetpu-custom-op", "the file was compiled for an Edge TPU: use the `.tflite` file from before `edgetpu_compiler`"),
     ("ethos-u", "the file was compiled for an Ethos-U: use the `.tflite` file from before Vela"),
     ("*ethos*", "the file was compiled for an Ethos-U: use the `.tflite` file from before Vela"),
+    ("DISPATCH_OP", "the file was compiled for an NPU: use the `.tflite` file from before LiteRT's compiler plug-in"),
+    ("MTKEXT_*", "it is one of MediaTek's converter: convert the model with LiteRT's own, from before that"),
     ("TfLiteHexagon*", "the file was compiled for a Hexagon DSP: use the `.tflite` file from before that"),
     ("Resampler", _MEDIAPIPE),
     ("AudioSpectrogram", "compute the spectrogram in your application, and cut the model after it"),

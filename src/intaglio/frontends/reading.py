@@ -170,6 +170,9 @@ def kind_of(path: Path) -> str:
         return "jax"
     if path.suffix == ".pb" and start[:1] == _FROZEN:
         return "saved_model"
+    if path.suffix == ".pb" and _is_saved_model(path):
+        hint = "give the folder that it belongs in, with its `variables`; the file is named `saved_model.pb` there"
+        raise ModelError("unsupported-format", f"{shown} is a part of a SavedModel of TensorFlow", hint=hint)
     if path.suffix == ".safetensors":
         hint = "give the model itself: a `.pt2`, `.keras`, `.onnx` or `.tflite` file"
         raise ModelError("unsupported-format", f"{shown} is a weights file without a model", hint=hint)
@@ -181,6 +184,18 @@ def kind_of(path: Path) -> str:
             "not-ir", f"{shown} does not start with `intaglio-ir 1`", hint="IR files start with this line; check that it is one"
         )
     return "onnx"
+
+
+def _is_saved_model(path: Path) -> bool:
+    """Its version, if there is one, then a graph, which starts with a message. The second field of ONNX's model is text."""
+    with open(path, "rb") as file:
+        start = file.read(12).removeprefix(b"\x08\x01")
+    if start[:1] != b"\x12":
+        return False
+    after = 1
+    while after < len(start) and start[after] & 0x80:
+        after += 1
+    return start[after + 1 : after + 2] == b"\n"
 
 
 def _bundled(path: Path) -> list[str]:

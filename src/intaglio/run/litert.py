@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from intaglio.errors import ModelError, ToolError, printable
-from intaglio.frontends.tflite.blockwise import has_blocks
+from intaglio.frontends.tflite.unread import unread
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import Manifest
 
@@ -26,8 +26,9 @@ class LiteRt:
         except ImportError:
             hint = "`pip install ai-edge-litert`"
             raise ToolError("no-reference", "ai-edge-litert is not installed, nothing to compare with", hint=hint) from None
-        if has_blocks(path):
-            raise ModelError("no-reference", "the reference kernels of LiteRT do not know scales for blocks of weights")
+        reason = unread(path)
+        if reason:
+            raise ModelError("no-reference", reason)
         self.about = f"ai-edge-litert {metadata.version('ai-edge-litert')}, reference kernels"
         self._inputs = [info.name for info in manifest.inputs]
         self._outputs = [info.name for info in manifest.outputs]

@@ -6,17 +6,13 @@ A loop of few turns that are known is written out; any other stays a loop (`fron
 
 from __future__ import annotations
 
-import numpy as np
-
-from intaglio.frontends.building import cast, expand, reshape
+from intaglio.frontends import stablehlo_places
+from intaglio.frontends.building import reshape
 from intaglio.frontends.jax.walk import JaxCall, row
 from intaglio.frontends.loops import Limit, Turn, run_loop
 from intaglio.ir.graph import Value
-from intaglio.ir.types import DType
-from intaglio.ops.binary import Equal, Less, LogicalAnd, Max, Min, Sub, Where
+from intaglio.ops.binary import Equal
 from intaglio.ops.control import Select
-from intaglio.ops.index import Gather
-from intaglio.ops.unary import LogicalNot
 
 UNROLLED = 16  # turns
 
@@ -62,20 +58,5 @@ def case(call: JaxCall) -> list[Value]:
 
 @row("dynamic_update_slice")
 def dynamic_update_slice(call: JaxCall) -> list[Value]:
-    """Along each axis the rows that the update has, put where they belong, and which those are."""
     x, update, *starts = call.operands
-    inside: Value | None = None
-    for axis, start in enumerate(starts):
-        size, most = update.shape[axis], x.shape[axis] - update.shape[axis]
-        if most == 0:
-            continue
-        wide = cast(call, reshape(call, start, (1,)), DType.I64)
-        first = call.emit(Min(), call.emit(Max(), wide, call.like(0, wide)), call.like(most, wide))
-        places = call.emit(Sub(), call.constant(np.arange(x.shape[axis], dtype=np.int64)), first)
-        below = call.emit(Less(), places, call.like(0, places))
-        mine = call.emit(LogicalAnd(), call.emit(LogicalNot(), below), call.emit(Less(), places, call.like(size, places)))
-        mine = reshape(call, mine, [size_ if n == axis else 1 for n, size_ in enumerate(x.shape)])
-        inside = mine if inside is None else call.emit(LogicalAnd(), inside, mine)
-        near = call.emit(Min(), call.emit(Max(), places, call.like(0, places)), call.like(size - 1, places))
-        update = call.emit(Gather(axis), update, near)
-    return [update if inside is None else call.emit(Where(), expand(call, inside, x.shape), update, x)]
+    return [stablehlo_places.dynamic_update_slice(call, x, update, starts)]

@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 
 from intaglio.errors import quoted
-from intaglio.frontends import stablehlo
+from intaglio.frontends import stablehlo, stablehlo_places
 from intaglio.frontends.building import cast, concat, reshape, transpose
 from intaglio.frontends.jax.walk import JaxCall, row
 from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.stablehlo_places import Axes
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
-from intaglio.ops.binary import Add, Max, Min
-from intaglio.ops.conv import Conv
-from intaglio.ops.index import Gather
 from intaglio.ops.move import Slice
 from intaglio.ops.reduce import ArgReduce, TopK
 
@@ -122,16 +120,7 @@ def slice_(call: JaxCall) -> list[Value]:
 
 @row("dynamic_slice")
 def dynamic_slice(call: JaxCall) -> list[Value]:
-    """The start along each axis, within bounds; axes that are taken whole have none."""
-    (x, *starts), sizes = call.operands, call.ints("slice_sizes")
-    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        most = x.shape[axis] - size
-        if most == 0:
-            continue
-        wide = cast(call, reshape(call, start, (1,)), DType.I64)
-        inside = call.emit(Min(), call.emit(Max(), wide, call.like(0, wide)), call.like(most, wide))
-        x = call.emit(Gather(axis), x, call.emit(Add(), inside, call.constant(np.arange(size, dtype=np.int64))))
-    return [x]
+    return [stablehlo_places.dynamic_slice(call, call.operands[0], call.operands[1:], call.ints("slice_sizes"))]
 
 
 @row("pad")
@@ -210,21 +199,16 @@ def reduce_window(call: JaxCall) -> list[Value]:
 
 @row("convolution")
 def convolution(call: JaxCall) -> list[Value]:
-    """As [batch, features, spatial...] and [out, in, spatial...]; zeros between elements of the input are put in."""
     d, (x, w) = _dialect().ConvDimensionNumbers(call.attribute("dimension_numbers")), call.operands
-    spatial = list(d.input_spatial_dimensions)
-    ones, flip = [1] * len(spatial), call.has("window_reversal") and bool(np.any(call.array("window_reversal")))
-    if call.whole("batch_group_count", 1) != 1 or flip or not 1 <= len(spatial) <= 3:
+    ones = [1] * len(list(d.input_spatial_dimensions))
+    if call.whole("batch_group_count", 1) != 1 or (call.has("window_reversal") and bool(np.any(call.array("window_reversal")))):
         raise Fault("unsupported-operator", "this form of `convolution` is not supported")
-    x = transpose(call, x, [d.input_batch_dimension, d.input_feature_dimension, *spatial])
-    w = transpose(call, w, [d.kernel_output_feature_dimension, d.kernel_input_feature_dimension, *d.kernel_spatial_dimensions])
+    axes = (
+        Axes(d.input_batch_dimension, d.input_feature_dimension, tuple(d.input_spatial_dimensions)),
+        Axes(d.kernel_output_feature_dimension, d.kernel_input_feature_dimension, tuple(d.kernel_spatial_dimensions)),
+        Axes(d.output_batch_dimension, d.output_feature_dimension, tuple(d.output_spatial_dimensions)),
+    )
     pads = call.array("padding").tolist() if call.has("padding") else [[0, 0] for _ in ones]
-    apart = [n - 1 for n in call.ints("lhs_dilation", ones)]
-    low, high = [p[0] for p in pads], [p[1] for p in pads]
-    if any(apart) or any(n < 0 for n in (*low, *high)):
-        x = stablehlo.pad(call, x, 0.0, [0, 0, *low], [0, 0, *high], [0, 0, *apart])
-        low, high = [0] * len(ones), [0] * len(ones)
-    strides, dilations = tuple(call.ints("window_strides", ones)), tuple(call.ints("rhs_dilation", ones))
-    y = call.emit(Conv(strides, (*low, *high), dilations, call.whole("feature_group_count", 1)), x, w)
-    order = [d.output_batch_dimension, d.output_feature_dimension, *d.output_spatial_dimensions]
-    return [transpose(call, y, [order.index(n) for n in range(len(order))])]
+    strides, apart, dilations = (call.ints(name, ones) for name in ("window_strides", "lhs_dilation", "rhs_dilation"))
+    groups = call.whole("feature_group_count", 1)
+    return [stablehlo_places.convolution(call, x, w, axes, strides, pads, apart, dilations, groups)]

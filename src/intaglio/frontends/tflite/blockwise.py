@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,13 +58,3 @@ def _numbers(tensors: Sequence[Tensor], index: int, count: int, what: str) -> np
         found = "nothing" if data is None else f"{data.size} numbers"
         raise BadBlocks(f"its {what} are tensor {index}, which has {found} for {count} blocks")
     return data.reshape(count, 1).astype(np.float32)
-
-
-def has_blocks(path: Path) -> bool:
-    """In a file that was read before."""
-    import tflite
-
-    model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
-    graphs = [model.Subgraphs(n) for n in range(model.SubgraphsLength())]
-    found = (graph.Tensors(n).Quantization() for graph in graphs for n in range(graph.TensorsLength()))
-    return any(q is not None and q.DetailsType() == BLOCKWISE for q in found)

@@ -18,11 +18,13 @@ from intaglio.errors import ModelError, quoted
 from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.foreign import tflite_hint
 from intaglio.frontends.onnx.faults import Fault, Problem
+from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.tflite.container import COMPLEX, Model, Operator, Quantisation, Subgraph, Tensor
 from intaglio.ir.graph import Array, Node, Value
-from intaglio.ir.sizes import Bounds, Undecided
+from intaglio.ir.sizes import Bounds, Size, Undecided, most, moves
 from intaglio.ir.types import DType, Quant, TensorType
 from intaglio.ops.base import BadOperator, Op
+from intaglio.ops.found import AsSize
 
 _FOLD_LIMIT = 1 << 24
 LARGEST = 1 << 28  # elements of a tensor
@@ -151,6 +153,18 @@ class TFLiteCall:
             raise Fault("bad-attribute", "its options are missing or of another type")
         return self.operator.options
 
+    def fields(self) -> dict[str, Any]:
+        """The options of a custom operator that are a flexbuffer."""
+        from flatbuffers import flexbuffers
+
+        try:
+            fields = flexbuffers.Loads(bytes(self.operator.custom)) if self.operator.custom else {}
+        except Exception:  # flexbuffers follows offsets wherever they lead
+            fields = None
+        if not isinstance(fields, dict):
+            raise Fault("bad-attribute", "its options cannot be read", "the file is damaged")
+        return fields
+
     def tensor(self, i: int) -> Tensor:
         if i >= len(self.operator.inputs) or self.operator.inputs[i] < 0:
             raise Fault("bad-graph", f"operand {i} is missing")
@@ -228,6 +242,22 @@ class TFLiteCall:
         self.walk.counts[name] = results[-1]
         return results
 
+    def size(self, i: int, what: str, high: int) -> int:
+        """An operand that is a size: known, or computed and at most `high`."""
+        value = self.value(i)
+        if value.data is not None:
+            return int(value.data.reshape(-1)[0])
+        if value.dtype not in (DType.I32, DType.I64) or value.type.elements != 1:
+            raise Fault("shape-mismatch", f"its {what} is {value.type}, not one whole number")
+        sizes: list[int] = []
+
+        def made(count: int) -> Op:
+            sizes.append(count)
+            return AsSize(count, 0, most(high), high if isinstance(high, Size) else -1)
+
+        self.found(identifier(f"{self.source()}_{what}", "size"), 0, most(high), made, value)
+        return sizes[0]
+
     def source(self) -> str:
         name = self.graph.tensors[self.operator.outputs[0]].name if self.operator.outputs else ""
         return name or f"{self.operator.op}_{self.operator.index}"
@@ -239,7 +269,7 @@ class TFLiteCall:
     def give(self, value: Value, i: int = 0) -> None:
         """The value of a result; its shape must be the declared one unless that is open."""
         tensor = self.out(i)
-        declared = not tensor.open_axes and not self.walk.pinned
+        declared = not tensor.open_axes and not self.walk.pinned and not moves(value.shape)
         if declared and tensor.shape != value.shape and math.prod(tensor.shape) == math.prod(value.shape):
             from intaglio.ops.move import Reshape
 

@@ -66,7 +66,7 @@ class _AsLoop(Exception):
     """How often it runs depends on data, or is much."""
 
 
-@importer("WHILE")
+@importer("WHILE", "STABLEHLO_WHILE")
 def while_(call: TFLiteCall) -> None:
     given, at = _operands(call), len(call.walk.nodes)
     try:
@@ -177,3 +177,8 @@ def if_(call: TFLiteCall) -> None:
 def composite(call: TFLiteCall) -> None:
     """A named group of operators: what it is made of stands in a subgraph."""
     _give_all(call, run_subgraph(call, call.options.DecompositionSubgraphIndex(), _operands(call)))
+
+
+@importer("CALL")
+def call_(call: TFLiteCall) -> None:
+    _give_all(call, run_subgraph(call, call.options.Subgraph(), _operands(call)))

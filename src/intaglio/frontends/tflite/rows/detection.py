@@ -19,17 +19,6 @@ from intaglio.ops.reduce import ArgReduce, Reduce
 from intaglio.ops.unary import Exp
 
 
-def _fields(call: TFLiteCall) -> dict[str, Any]:
-    """The options, which are a flexbuffer."""
-    try:
-        from flatbuffers import flexbuffers
-
-        fields: dict[str, Any] = flexbuffers.Loads(bytes(call.operator.custom))
-        return {"use_regular_nms": False, **fields}
-    except Exception:  # flexbuffers follows offsets wherever they lead
-        raise Fault("bad-attribute", "its options cannot be read", "the file is damaged") from None
-
-
 def _real(call: TFLiteCall, i: int) -> Value:
     x = call.value(i)
     if x.dtype is DType.F32:
@@ -61,7 +50,7 @@ def _boxes(call: TFLiteCall, fields: dict[str, Any]) -> Value:
 
 @importer("CUSTOM TFLite_Detection_PostProcess")
 def detection(call: TFLiteCall) -> None:
-    fields = _fields(call)
+    fields = {"use_regular_nms": False, **call.fields()}
     if fields["use_regular_nms"] or int(fields["max_classes_per_detection"]) != 1:
         hint = "export it with `use_regular_nms=false` and one class per detection"
         raise Fault("unsupported-operator", "suppression per class is not supported", hint)

@@ -138,7 +138,8 @@ def unique(call: TFLiteCall) -> None:
 
 @importer("TOPK_V2")
 def topk(call: TFLiteCall) -> None:
-    values, indices = call.emit_all(TopK(int(call.known(1, "k").reshape(-1)[0])), call.value(0))
+    x = call.value(0)
+    values, indices = call.emit_all(TopK(call.size(1, "k", x.shape[-1] if x.shape else 1)), x)
     call.give(values)
     call.give(call.emit(Cast(call.out(1).dtype or DType.I32), indices), 1)
 

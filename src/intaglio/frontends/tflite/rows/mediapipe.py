@@ -6,6 +6,7 @@ What they compute is that of MediaPipe's kernels for the CPU (mediapipe/util/tfl
 
 from __future__ import annotations
 
+import math
 import struct
 
 import numpy as np
@@ -13,12 +14,13 @@ import numpy as np
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.rows.activation import activate
 from intaglio.frontends.tflite.rows.convolution import bias_of, filter_of
-from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
+from intaglio.frontends.tflite.walk import LARGEST, TFLiteCall, constant, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, Layout
 from intaglio.ops.binary import Add, Equal, Where
 from intaglio.ops.conv import ConvTranspose
 from intaglio.ops.convert import Cast
+from intaglio.ops.index import ScatterNd
 from intaglio.ops.move import Reshape, Transpose
 from intaglio.ops.reduce import ArgReduce, Reduce
 
@@ -72,12 +74,16 @@ def maximum_and_place(call: TFLiteCall) -> None:
     call.give(call.emit(Add(), place, constant(np.asarray(_PLACE, np.float32))), 1)
 
 
-@importer("CUSTOM MaxUnpooling2D")
+@importer("CUSTOM MaxUnpooling2D", "CUSTOM LiteRtMaxUnpooling2D")
 def put_back(call: TFLiteCall) -> None:
-    rows, columns, _ = _tiles(call)
+    """Places are floats within a window (MediaPipe), or whole numbers within the image that is made (LiteRT's perception ops)."""
     x, places = call.value(0), call.value(1)
     if x.type.rank != 4 or x.dtype is not DType.F32 or places.shape != x.shape:
         raise Fault("shape-mismatch", f"an image of {list(x.shape)} and places of {list(places.shape)} do not fit together")
+    if places.dtype is DType.I32:
+        _put_into_image(call, x, places)
+        return
+    rows, columns, _ = _tiles(call)
     n, h, w, c = x.shape
     chosen = call.emit(Reshape((n, h, w, 1, c)), call.emit(Cast(DType.I32), places))
     each = constant(np.arange(rows * columns, dtype=np.int32).reshape(1, 1, 1, -1, 1))
@@ -85,3 +91,20 @@ def put_back(call: TFLiteCall) -> None:
     spread = call.emit(Where(), call.emit(Equal(), chosen, each), value, constant(np.asarray(0.0, np.float32)))
     sides = call.emit(Reshape((n, h, w, rows, columns, c)), spread)
     call.give(call.emit(Reshape((n, h * rows, w * columns, c)), call.emit(Transpose((0, 1, 3, 2, 4, 5)), sides)))
+
+
+def _put_into_image(call: TFLiteCall, x: Value, places: Value) -> None:
+    padding, stride_x, stride_y, width, height = _numbers(call, 5)
+    if padding not in (_SAME, _VALID) or min(stride_x, stride_y, width, height) < 1:
+        raise Fault("bad-attribute", f"windows of {height}x{width} in steps of {stride_y}x{stride_x} are not possible")
+    n, h, w, c = x.shape
+    same = padding == _SAME
+    shape = (n, h * stride_y, w * stride_x, c) if same else (n, (h - 1) * stride_y + height, (w - 1) * stride_x + width, c)
+    each, count = h * w * c, math.prod(shape)
+    if count > LARGEST:
+        raise Fault("bad-tensor", f"its result would be {list(shape)}, which is too large")
+    first = constant(np.repeat(np.arange(n, dtype=np.int32) * np.int32(count // max(n, 1)), each))
+    at = call.emit(Add(), call.emit(Reshape((n * each,)), places), first)
+    flat = constant(np.zeros(count, np.float32))
+    made = call.emit(ScatterNd(), flat, call.emit(Reshape((n * each, 1)), at), call.emit(Reshape((n * each,)), x))
+    call.give(call.emit(Reshape(shape), made))

@@ -1,4 +1,4 @@
-"""UNIDIRECTIONAL_SEQUENCE_LSTM. Its two variable tensors live on from run to run, as TFLite's do: they are state."""
+"""LSTMs and simple RNNs. Their variable tensors live on from run to run, as TFLite's do: they are state."""
 
 from __future__ import annotations
 
@@ -22,18 +22,23 @@ _PLAIN = "convert from a plain `keras.layers.LSTM`"
 
 @importer("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def sequence_lstm(call: TFLiteCall) -> None:
-    o, x = call.options, call.value(0)
+    x = call.value(0)
     if x.type.rank != 3:
         raise Fault("shape-mismatch", f"an LSTM takes three axes, got {list(x.shape)}")
-    plain = not any(call.has(n) for n in (9, 10, 11, 16, 20, 21, 22, 23))
     if x.dtype is DType.I8:
-        call.give(integer_lstm(call, x, bool(o.TimeMajor())))
+        call.give(integer_lstm(call, x, bool(call.options.TimeMajor())))
         return
+    call.give(float_lstm(call, x, bool(call.options.TimeMajor())))
+
+
+def float_lstm(call: TFLiteCall, x: Value, time_major: bool, backward: bool = False) -> Value:
+    """Over a sequence, from its end on where it is `backward`; operands 24 to 28 are another input and its weights."""
+    o = call.options
+    plain = not any(call.has(n) for n in (9, 10, 11, 16, 20, 21, 22, 23, 24))
     if x.dtype is not DType.F32:
         raise Fault("unsupported-operator", f"an LSTM of {x.dtype.value} is not supported", "use float or 8-bit activations")
     if not plain or not call.has(1) or call.tensor(2).dtype is not DType.F32:
-        _step_by_step(call, x, bool(o.TimeMajor()))
-        return
+        return _step_by_step(call, x, time_major, backward)
     if o.FusedActivationFunction() not in _ACTIVATIONS:
         raise Fault("unsupported-operator", "an LSTM with this activation is not supported yet")
 
@@ -44,9 +49,10 @@ def sequence_lstm(call: TFLiteCall) -> None:
     bias = joined(12, 13, 14, 15)
     both = np.concatenate([bias, np.zeros_like(bias)])[None]
     hidden = r.shape[-1]
-    batch_first = not o.TimeMajor()
+    batch_first = not time_major
     names = ("Sigmoid", _ACTIVATIONS[o.FusedActivationFunction()], _ACTIVATIONS[o.FusedActivationFunction()])
-    op = Lstm(hidden, "forward", names, (0.0,) * 3, (0.0,) * 3, math.inf, batch_first, cell_clip=o.CellClip() or math.inf)
+    way = "reverse" if backward else "forward"
+    op = Lstm(hidden, way, names, (0.0,) * 3, (0.0,) * 3, math.inf, batch_first, cell_clip=o.CellClip() or math.inf)
     batch = x.shape[0] if batch_first else x.shape[1]
     shape = (batch, 1, hidden) if batch_first else (1, batch, hidden)
     states = [variable_state(call, n, (batch, hidden)) for n in (18, 19)]
@@ -54,17 +60,17 @@ def sequence_lstm(call: TFLiteCall) -> None:
     y, *ends = call.emit_all(op, x, constant(w), constant(r), constant(both), None, *starts, None)
     for state, end in zip(states, ends, strict=True):
         state.now = call.emit(Reshape((batch, hidden)), end)
-    call.give(call.emit(Reshape((*x.shape[:2], hidden)), y))
+    return call.emit(Reshape((*x.shape[:2], hidden)), y)
 
 
-def _step_by_step(call: TFLiteCall, x: Value, time_major: bool) -> None:
+def _step_by_step(call: TFLiteCall, x: Value, time_major: bool, backward: bool = False) -> Value:
     batch = x.shape[1] if time_major else x.shape[0]
     size, outputs = call.tensor(2).shape[0], call.tensor(6).shape[-1]
     states = [variable_state(call, n, (batch, count)) for n, count in ((18, outputs), (19, size))]
-    y, *ends = unrolled_lstm(call, x, states[0].held(), states[1].held(), time_major)
+    y, *ends = unrolled_lstm(call, x, states[0].held(), states[1].held(), time_major, backward)
     for state, end in zip(states, ends, strict=True):
         state.now = end
-    call.give(y)
+    return y
 
 
 @importer("LSTM")
@@ -79,7 +85,7 @@ def lstm(call: TFLiteCall) -> None:
         y = integer_lstm(call, call.emit(Reshape((1, *x.shape)), x), True)
         call.give(call.emit(Reshape(y.shape[1:]), y))
         return
-    _step_by_step(call, call.emit(Reshape((1, *x.shape)), x), True)
+    call.give(_step_by_step(call, call.emit(Reshape((1, *x.shape)), x), True))
 
 
 @importer("UNIDIRECTIONAL_SEQUENCE_RNN", "RNN")
@@ -87,10 +93,12 @@ def simple_rnn(call: TFLiteCall) -> None:
     x, single = call.value(0), call.operator.op == "RNN"
     if x.dtype is not DType.F32 or x.type.rank != (2 if single else 3):
         raise Fault("unsupported-operator", f"an RNN of {x.dtype.value}{list(x.shape)} is not supported", "use float activations")
-    time_major = single or bool(call.options.TimeMajor())
     rows = call.emit(Reshape((1, *x.shape)), x) if single else x
-    state = variable_state(call, 4, (rows.shape[1 if time_major else 0], call.tensor(1).shape[0]))
-    y, state.now = unrolled_rnn(call, rows, state.held(), time_major)
-    call.give(y)
+    call.give(float_rnn(call, rows, single or bool(call.options.TimeMajor())))
 
 
+def float_rnn(call: TFLiteCall, x: Value, time_major: bool, backward: bool = False) -> Value:
+    """Over a sequence; operands 5 and 6 are another input and its weights."""
+    state = variable_state(call, 4, (x.shape[1 if time_major else 0], call.tensor(1).shape[0]))
+    y, state.now = unrolled_rnn(call, x, state.held(), time_major, backward)
+    return y

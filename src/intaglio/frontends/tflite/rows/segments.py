@@ -11,11 +11,11 @@ from intaglio.frontends.tflite.walk import LARGEST, TFLiteCall, constant, import
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, broadcast_shapes
 from intaglio.ops.activation import Clip
-from intaglio.ops.binary import Add, GreaterEqual, Less, Max, Min, Mul, Sub, Where
+from intaglio.ops.binary import Add, GreaterEqual, Less, Mul, Sub, Where
 from intaglio.ops.convert import Cast
-from intaglio.ops.detection import SelectBoxes
+from intaglio.ops.detection import SuppressBoxes
 from intaglio.ops.index import Gather, ScatterNd
-from intaglio.ops.move import Concat, Reshape, Slice
+from intaglio.ops.move import Reshape, Slice
 from intaglio.ops.reduce import Reduce
 from intaglio.ops.small import BitCast
 from intaglio.ops.unary import Floor
@@ -68,32 +68,17 @@ def unsorted_segment(call: TFLiteCall) -> None:
 # Boxes ----------------------------------------------------------------------------------------------------------------------
 
 
-def _corners(call: TFLiteCall, boxes: Value) -> Value:
-    """Two opposite corners as the low and the high one."""
-    count = boxes.shape[0]
-    halves = [call.emit(Slice((0, at), (1, 1), (count, 2)), boxes) for at in (0, 2)]
-    return call.emit(Concat(1), call.emit(Min(), *halves), call.emit(Max(), *halves))
-
-
 @importer("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
 def non_max_suppression(call: TFLiteCall) -> None:
-    boxes, scores = call.value(0), call.value(1)
-    most = int(call.known(2, "number of boxes").reshape(-1)[0])
-    overlap, least = (float(call.known(n, what).reshape(-1)[0]) for n, what in ((3, "overlap"), (4, "least score")))
-    soft = call.operator.op.endswith("V5")
-    if soft and float(call.known(5, "sigma").reshape(-1)[0]) != 0.0:
-        raise Fault("unsupported-operator", "soft suppression is not supported", "export it with `soft_nms_sigma=0`")
-    if boxes.type.rank != 2 or boxes.shape[1] != 4 or most < 1:
-        raise Fault("shape-mismatch", f"{most} boxes of {list(boxes.shape)} are not possible")
-    above = float(np.nextafter(np.float32(least), np.float32(np.inf)))  # larger than the least score, not equal
-    indices, count = call.emit_all(SelectBoxes(most, above, overlap), _corners(call, boxes), scores)
-    nothing = constant(np.asarray(0, np.int32))
-    found = call.emit(Max(), indices, nothing)
-    call.give(found)
+    boxes, soft = call.value(0), call.operator.op.endswith("V5")
+    if boxes.type.rank != 2 or boxes.shape[1] != 4:
+        raise Fault("shape-mismatch", f"boxes of {list(boxes.shape)} are not possible")
+    most = call.size(2, "number of boxes", boxes.shape[0])
+    sigma = call.value(5) if soft else constant(np.asarray(0, np.float32))
+    indices, scores, count = call.emit_all(SuppressBoxes(most), boxes, *[call.value(n) for n in (1, 3, 4)], sigma)
+    call.give(indices)
     if soft:
-        picked = call.emit(Gather(0), scores, found)
-        taken = call.emit(GreaterEqual(), indices, nothing)
-        call.give(call.emit(Where(), taken, picked, constant(np.asarray(0, np.float32))), 1)
+        call.give(scores, 1)
     call.give(call.emit(Reshape(()), count), 2 if soft else 1)
 
 

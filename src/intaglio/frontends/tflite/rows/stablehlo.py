@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from intaglio.frontends import stablehlo
+from intaglio.frontends import stablehlo, stablehlo_places
 from intaglio.frontends.building import cast, concat, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault
+from intaglio.frontends.stablehlo_places import Axes
+from intaglio.frontends.tflite.container import Subgraph
 from intaglio.frontends.tflite.walk import TFLiteCall, importer
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.move import Slice
 
 _UNARY = ("ABS", "CBRT", "COSINE", "EXPONENTIAL", "FLOOR", "LOG", "LOGISTIC", "NEGATE", "RSQRT", "TANH")
 _BINARY = ("ADD", "AND", "DIVIDE", "MAXIMUM", "MINIMUM", "MULTIPLY", "OR", "POWER", "REMAINDER", "SHIFT_LEFT", "SUBTRACT")
@@ -128,17 +131,26 @@ def gather(call: TFLiteCall) -> None:
     call.give(stablehlo.gather(call, call.value(0), call.value(1), offset, collapsed, start_map, axis, sizes))
 
 
-def _reduction(call: TFLiteCall, index: int) -> str:
-    """What a subgraph with one operator on its two inputs does, as a reduction."""
+def _body(call: TFLiteCall, index: int) -> Subgraph:
     graphs = call.walk.model.subgraphs
     if not 0 < index < len(graphs):
         raise Fault("bad-graph", f"it calls subgraph {index} of {len(graphs)}", "the file is damaged")
-    graph = graphs[index]
+    return graphs[index]
+
+
+def _of_two(graph: Subgraph) -> str | None:
+    """The operator that a subgraph is on its two inputs."""
     if len(graph.operators) == 1 and sorted(graph.operators[0].inputs) == sorted(graph.inputs) and len(graph.inputs) == 2:
         word = graph.operators[0].op
-        name = word.removeprefix("STABLEHLO_").lower() if word.startswith("STABLEHLO_") else _SAME_AS.get(word, "")
-        if name in stablehlo.REDUCTIONS:
-            return stablehlo.REDUCTIONS[name]
+        return word.removeprefix("STABLEHLO_").lower() if word.startswith("STABLEHLO_") else _SAME_AS.get(word, "")
+    return None
+
+
+def _reduction(call: TFLiteCall, index: int) -> str:
+    """What a subgraph with one operator on its two inputs does, as a reduction."""
+    name = _of_two(_body(call, index))
+    if name in stablehlo.REDUCTIONS:
+        return stablehlo.REDUCTIONS[name]
     raise Fault("unsupported-operator", "it reduces by an expression of its own", "sums, products, extremes, and, or are supported")
 
 
@@ -172,3 +184,75 @@ def own_reduce_window(call: TFLiteCall) -> None:
     sizes, strides, dilations = ([int(v) for v in call.known(n, "window").reshape(-1)] for n in (2, 3, 4))
     kind, none = stablehlo.REDUCTIONS[_WINDOWS[function]], [1] * x.type.rank
     call.give(stablehlo.reduce_window(call, kind, x, call.value(1), sizes, strides, none, dilations, [(0, 0)] * len(none)))
+
+
+# Parts, order, convolution --------------------------------------------------------------------------------------------------
+
+
+def _starts(call: TFLiteCall, first: int) -> list[Value]:
+    """One number for each axis: an operand each, or all in one."""
+    rank = call.value(0).type.rank
+    if len(call.operator.inputs) == first + 1:
+        whole = call.value(first)
+        return [call.emit(Slice((n,), (1,), (1,)), whole) for n in range(rank)]
+    return [call.value(first + n) for n in range(rank)]
+
+
+@importer("STABLEHLO_DYNAMIC_SLICE")
+def dynamic_slice(call: TFLiteCall) -> None:
+    sizes = _ints(call, "SliceSizes")
+    call.give(stablehlo_places.dynamic_slice(call, call.value(0), _starts(call, 1), sizes))
+
+
+@importer("STABLEHLO_DYNAMIC_UPDATE_SLICE")
+def dynamic_update_slice(call: TFLiteCall) -> None:
+    call.give(stablehlo_places.dynamic_update_slice(call, call.value(0), call.value(1), _starts(call, 2)))
+
+
+@importer("STABLEHLO_SCATTER")
+def scatter(call: TFLiteCall) -> None:
+    body = _body(call, int(call.options.UpdateComputationSubgraphIndex()))
+    itself = not body.operators and len(body.inputs) == 2 and list(body.outputs) == [body.inputs[1]]
+    kind = stablehlo_places.UPDATES.get("" if itself else _of_two(body) or "unknown")
+    if kind is None or len(call.operator.inputs) != 3:
+        hint = "sums, products, extremes and new values are supported"
+        raise Fault("unsupported-operator", "it updates by an expression of its own", hint)
+    windows, inserted, axes = (_ints(call, name) for name in ("UpdateWindowDims", "InsertedWindowDims", "ScatterDimsToOperandDims"))
+    x, indices, updates = _plain(call, 0), call.value(1), call.value(2)
+    at = int(call.options.IndexVectorDim())
+    call.give(stablehlo_places.scatter(call, x, indices, updates, windows, inserted, axes, at, kind))
+
+
+@importer("STABLEHLO_SORT")
+def sort(call: TFLiteCall) -> None:
+    """By a comparison of the first operand with itself."""
+    body = _body(call, int(call.options.ComparatorSubgraphIndex()))
+    one = body.operators[0] if len(body.operators) == 1 and tuple(body.operators[0].inputs) == tuple(body.inputs[:2]) else None
+    word = "" if one is None else one.op
+    if one is not None and word == "STABLEHLO_COMPARE" and one.options is not None:
+        direction = int(one.options.ComparisonDirection())
+        word = {2: "GREATER_EQUAL", 3: "GREATER", 4: "LESS_EQUAL", 5: "LESS"}.get(direction, "")
+    if word not in ("GREATER", "LESS", "GREATER_EQUAL", "LESS_EQUAL"):
+        hint = "comparisons of the first operand are supported"
+        raise Fault("unsupported-operator", "it sorts by an expression of its own", hint)
+    values = [_plain(call, n) for n in range(len(call.operator.inputs))]
+    for n, value in enumerate(stablehlo_places.sort(call, values, int(call.options.Dimension()), word.startswith("GREATER"))):
+        call.give(value, n)
+
+
+@importer("STABLEHLO_CONVOLUTION")
+def convolution(call: TFLiteCall) -> None:
+    o, x, w = call.options, _plain(call, 0), _plain(call, 1)
+    axes = (
+        Axes(o.InputBatchDimension(), o.InputFeatureDimension(), tuple(_ints(call, "InputSpatialDimensions"))),
+        Axes(o.KernelOutputFeatureDimension(), o.KernelInputFeatureDimension(), tuple(_ints(call, "KernelSpatialDimensions"))),
+        Axes(o.OutputBatchDimension(), o.OutputFeatureDimension(), tuple(_ints(call, "OutputSpatialDimensions"))),
+    )
+    count = len(axes[0].spatial)
+    if o.BatchGroupCount() not in (0, 1) or any(_ints(call, "WindowReversal")):
+        raise Fault("unsupported-operator", "this form of `convolution` is not supported")
+    strides, apart, dilations = (_or_ones(_ints(call, name), count) for name in ("WindowStrides", "LhsDilation", "RhsDilation"))
+    flat = _ints(call, "Padding") or [0] * (2 * count)
+    pads = [flat[2 * n : 2 * n + 2] for n in range(count)]
+    groups = max(int(o.FeatureGroupCount()), 1)
+    call.give(stablehlo_places.convolution(call, x, w, axes, strides, pads, apart, dilations, groups))

@@ -94,7 +94,28 @@ def _real(call: TFLiteCall, n: int) -> Value:
     return constant(data if data.dtype == np.float32 else data.astype(np.float32) * np.float32(call.quant(tensor)[0]))
 
 
-def unrolled_lstm(call: TFLiteCall, x: Value, h: Value, c: Value, time_major: bool) -> tuple[Value, Value, Value]:
+def _projected(
+    call: TFLiteCall, w: _Weights, x: Value, bias: Value | None, asymmetric: bool, other: int, operands: list[int]
+) -> Value:
+    """What the input adds to all steps, and another one at operand `other` by its own weights, where there is one."""
+    flat = call.emit(Reshape((x.shape[0] * x.shape[1], x.shape[2])), x)
+    made = w.times(call, flat, bias, asymmetric)
+    if not call.has(other):
+        return made
+    y = call.value(other)
+    beside = weights_of(call, operands).times(
+        call, call.emit(Reshape((y.shape[0] * y.shape[1], y.shape[2])), y), None, asymmetric
+    )
+    return call.emit(Add(), made, beside)
+
+
+def _in_order(time: int, backward: bool) -> range:
+    return range(time - 1, -1, -1) if backward else range(time)
+
+
+def unrolled_lstm(
+    call: TFLiteCall, x: Value, h: Value, c: Value, time_major: bool, backward: bool = False
+) -> tuple[Value, Value, Value]:
     """(y, h, c). `h` is [batch, outputs], `c` [batch, units]."""
     o = call.options
     gates = [0, 1, 2, 3] if call.has(1) else [1, 2, 3]
@@ -103,11 +124,10 @@ def unrolled_lstm(call: TFLiteCall, x: Value, h: Value, c: Value, time_major: bo
     w, r = weights_of(call, [1 + g for g in gates]), weights_of(call, [5 + g for g in gates])
     size = len(w.data) // len(gates)
     bias = None if normed else constant(np.concatenate([call.known(12 + g, "bias") for g in gates]).astype(np.float32))
-    flat = call.emit(Reshape((time * batch, x.shape[2])), x)
-    projected = w.times(call, flat, bias, asymmetric)
+    projected = _projected(call, w, x, bias, asymmetric, 24, [25 + g for g in gates])
     act = o.FusedActivationFunction()
     rows = []
-    for t in range(time):
+    for t in _in_order(time, backward):
         total = call.emit(Add(), step_of(call, projected, t, time, batch, time_major), r.times(call, h, None, asymmetric))
         parts = {g: part_of(call, total, n * size, size) for n, g in enumerate(gates)}
 
@@ -129,7 +149,7 @@ def unrolled_lstm(call: TFLiteCall, x: Value, h: Value, c: Value, time_major: bo
             h = weights_of(call, [16]).times(call, h, _real(call, 17) if call.has(17) else None, asymmetric)
             h = call.emit(Clip(-o.ProjClip(), o.ProjClip()), h) if o.ProjClip() > 0 else h
         rows.append(h)
-    return _stacked(call, rows, time_major), h, c
+    return _stacked(call, rows[::-1] if backward else rows, time_major), h, c
 
 
 def _stacked(call: TFLiteCall, rows: list[Value], time_major: bool) -> Value:
@@ -139,17 +159,16 @@ def _stacked(call: TFLiteCall, rows: list[Value], time_major: bool) -> Value:
     return call.emit(Concat(0 if time_major else 1), *shaped) if len(shaped) > 1 else shaped[0]
 
 
-def unrolled_rnn(call: TFLiteCall, x: Value, h: Value, time_major: bool) -> tuple[Value, Value]:
+def unrolled_rnn(call: TFLiteCall, x: Value, h: Value, time_major: bool, backward: bool = False) -> tuple[Value, Value]:
     o = call.options
     asymmetric, act = bool(getattr(o, "AsymmetricQuantizeInputs", bool)()), o.FusedActivationFunction()
     time, batch = steps_of(call, x, time_major)
     w, r = weights_of(call, [1]), weights_of(call, [2])
-    flat = call.emit(Reshape((time * batch, x.shape[2])), x)
-    projected = w.times(call, flat, call.value(3), asymmetric)
+    projected = _projected(call, w, x, call.value(3), asymmetric, 5, [6])
     rows = []
-    for t in range(time):
+    for t in _in_order(time, backward):
         now = step_of(call, projected, t, time, batch, time_major)
         total = call.emit(Add(), now, r.times(call, h, None, asymmetric))
         h = call.emit(Tanh(), total) if act == 4 else activate(call, total, act)
         rows.append(h)
-    return _stacked(call, rows, time_major), h
+    return _stacked(call, rows[::-1] if backward else rows, time_major), h

@@ -1,0 +1,36 @@
+"""What LiteRT's kernels do not read of a file, though it says what it means: their results are no yardstick then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from intaglio.frontends.tflite.blockwise import BLOCKWISE
+
+_INTEGERS = (7, 9)  # TensorType.INT16, INT8
+_BLOCKS = "the reference kernels of LiteRT do not know scales for blocks of weights"
+_COLUMNS = "LiteRT reads one scale where a matrix of `BATCH_MATMUL` has one for each column"
+_MERGED = "LiteRT writes beyond the state of a `BIDIRECTIONAL_SEQUENCE_LSTM` that merges its outputs in batches"
+
+
+def unread(path: Path) -> str | None:
+    """Of a file that was read before; None: everything is read."""
+    import tflite
+
+    model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
+    for graph in (model.Subgraphs(n) for n in range(model.SubgraphsLength())):
+        quantised = [graph.Tensors(n).Quantization() for n in range(graph.TensorsLength())]
+        if any(q is not None and q.DetailsType() == BLOCKWISE for q in quantised):
+            return _BLOCKS
+        for operator in (graph.Operators(n) for n in range(graph.OperatorsLength())):
+            code = model.OperatorCodes(operator.OpcodeIndex())
+            kind, first = max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), graph.Tensors(max(operator.Inputs(0), 0))
+            if kind == tflite.BuiltinOperator.BATCH_MATMUL:
+                q = quantised[operator.Inputs(1)]
+                if first.Type() in _INTEGERS and q is not None and q.ScaleLength() > 1:
+                    return _COLUMNS
+            if kind == tflite.BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM and first.ShapeLength() and first.Shape(0) > 1:
+                options, table = tflite.BidirectionalSequenceLSTMOptions(), operator.BuiltinOptions()
+                options.Init(table.Bytes, table.Pos)
+                if options.MergeOutputs() and not options.TimeMajor():
+                    return _MERGED
+    return None
