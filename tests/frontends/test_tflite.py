@@ -15,7 +15,7 @@ from intaglio.ir.verify import verify
 from intaglio.ops.evaluate import evaluate_graph
 from support.shared import SHARED, TFLITE, needs_shared
 from support.small_networks import sine
-from support.tflite_models import Tensor, one_operator
+from support.tflite_models import ModelWriter, Tensor, one_operator
 
 _TYPES = {"int16": np.int16, "int32": np.int32, "float32": np.float32, "int8": np.int8}
 SUITE = sorted((SHARED / "suites" / "tflm_seanet").glob("*/*.tflite"))
@@ -130,6 +130,19 @@ def test_an_input_has_the_shape_of_the_file(small: Path) -> None:
 def test_an_input_that_is_not_there_is_told_with_those_that_are(small: Path) -> None:
     with pytest.raises(UserError, match="no input `in7`"):
         load(small, dims={}, shapes={"in7": (1, 1)})
+
+
+def test_tensors_without_a_name_get_one(tmp_path: Path) -> None:
+    writer = ModelWriter()
+    writer.subgraph()
+    writer.graph.inputs = [writer.tensor(Tensor((4,), "float32"), "")]
+    writer.graph.outputs = [writer.tensor(Tensor((4,), "float32"), "") for _ in range(2)]
+    for op, out in zip(("NEG", "ABS"), writer.graph.outputs, strict=True):
+        writer.operator(op, writer.graph.inputs, [out], version=1)
+    path = tmp_path / "model.tflite"
+    path.write_bytes(writer.finish())
+    graph, _ = load(path, dims={}, shapes={})
+    assert [v.name for v in graph.inputs] == ["in0"] and graph.output_names == ["out0", "out1"]
 
 
 def test_check_names_an_operator_that_is_not_supported(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
             shown = quoted(main.tensors[index].name)
             raise ModelError("unsupported-type", f"the output {shown} is not a tensor of real numbers", where=model.file)
         outputs.append(_own(walk, values[index], produced, outputs))
-        names.append(model.signature.get(index, main.tensors[index].name))
+        names.append(model.signature.get(index) or main.tensors[index].name or f"out{len(names)}")
     states: list[State] = []
     for variable in dict.fromkeys(walk.variables.values()):
         if variable.entry is None or variable.now is variable.entry or variable.now is None:
