@@ -18,6 +18,7 @@ from intaglio.ir.files import read_network
 from intaglio.package.manifest import read_manifest, target_of
 from support.building import needs_gcc
 from support.commands import DIGITS, Intaglio
+from support.onnx_models import model, node, saved, value
 from support.small_networks import images
 
 pytest.importorskip("scipy")
@@ -98,6 +99,18 @@ def test_buffers_that_overlap_are_found(digits: Path) -> None:
     assert ("relu1_1", "pool1_2") in prove(broken, program).overlapping
     small = replace(manifest, memory=replace(manifest.memory, arena_bytes=100))
     assert "outside of the arena" in prove(manifest, program_of(network, small, target_of(manifest))).checked
+
+
+def test_outputs_are_memories_of_their_own(tmp_path: Path) -> None:
+    nodes = [node("Relu", "x", "a"), node("Neg", "x", "b")]
+    path = saved(model(nodes, [value("x", [8])], [value("a", [8]), value("b", [8])]), tmp_path)
+    package = api.compile(path, output=tmp_path / "p")
+    network = read_network(next((package.folder / "ir").glob("*.ig")))
+    proof = prove(package.manifest, program_of(network, package.manifest, target_of(package.manifest)))
+    assert proof.ok and not proof.overlapping
+    places = tuple(replace(place, offset=0) for layer in package.manifest.layers for place in layer.memory)
+    both = replace(package.manifest.layers[0], memory=places)
+    assert ("a", "b") in prove(replace(package.manifest, layers=(both,)), None).overlapping
 
 
 @needs_gcc

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from intaglio.errors import IntaglioError
-from intaglio.ir.placement import Address, Arena, Region
+from intaglio.ir.placement import INPUT, OUTPUT, Address, Arena, Region
 from intaglio.ir.text import Network
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
@@ -75,7 +75,7 @@ def prove(manifest: Manifest, program: Program | None) -> MemoryProof:
     for n, one in enumerate(buffers):
         for other in buffers[n + 1 :]:
             pairs += 1
-            if one.region != other.region or not _meet(one, other):
+            if not _meet(one, other):
                 continue
             if reason := _reason(one, other, in_place, roots, striped):
                 shared.append(Shared(one.value, other.value, reason))
@@ -84,9 +84,18 @@ def prove(manifest: Manifest, program: Program | None) -> MemoryProof:
     return MemoryProof(buffers, pairs, tuple(shared), tuple(overlapping), _checked(program))
 
 
+def bytes_of(place: PlaceInfo) -> tuple[str, int, int]:
+    """The memory that a buffer is in, its first byte and the one behind its last. Each input and each output is a memory of the
+    caller's: their offsets are numbers of arguments."""
+    if Region.of(place.region) in (INPUT, OUTPUT):
+        return f"{place.region} {place.offset}", 0, place.bytes
+    return place.region, place.offset, place.offset + place.bytes
+
+
 def _meet(one: PlaceInfo, other: PlaceInfo) -> bool:
     together = one.first_layer <= other.last_layer and other.first_layer <= one.last_layer
-    return together and one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes
+    (memory, first, end), (other_memory, other_first, other_end) = bytes_of(one), bytes_of(other)
+    return together and memory == other_memory and first < other_end and other_first < end
 
 
 def _reason(one: PlaceInfo, other: PlaceInfo, in_place: set[int], roots: dict[str, str], striped: set[str]) -> str:

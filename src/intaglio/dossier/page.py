@@ -6,6 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 
 from intaglio.dossier.facts import Dossier
+from intaglio.dossier.memory import bytes_of
 
 STYLE = """
 body{font:14px/1.5 system-ui,sans-serif;color:#1a1a1a;max-width:1100px;margin:2rem auto;padding:0 1rem}
@@ -145,12 +146,12 @@ def _memory(d: Dossier) -> str:
         rows += [("RAM", m.firmware.ram_bytes)]
     text += _table(("what", "bytes"), rows)
     good = f"Proven: of {proof.pairs:,} pairs of buffers, none that live together overlap, except on purpose."
-    good += " The compiler's checker agrees."
+    good += " The compiler's checker agrees. Inputs and outputs are the caller's: they must not overlap."
     bad = f"Not proven: {', '.join(f'{a} and {b}' for a, b in proof.overlapping[:5]) or proof.checked}"
     text += _verdict(proof.ok, good, bad)
     text += _table(
         ("buffer", "region", "from", "to", "layers"),
-        [(b.value, b.region, b.offset, b.offset + b.bytes, f"{b.first_layer} to {b.last_layer}") for b in proof.buffers],
+        [(b.value, *bytes_of(b), f"{b.first_layer} to {b.last_layer}") for b in proof.buffers],
     )
     if proof.shared:
         text += "<h3>Shared on purpose</h3>" + _table(
