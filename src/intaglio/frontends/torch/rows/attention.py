@@ -9,6 +9,7 @@ import numpy as np
 from intaglio.frontends.building import cast, part, reshape, transpose
 from intaglio.frontends.onnx.faults import unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
+from intaglio.frontends.torch.rows.reduction import zeros_if_hidden
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Gelu, Relu
@@ -20,15 +21,20 @@ from intaglio.ops.reduce import Reduce, Softmax
 from intaglio.ops.unary import LogicalNot
 
 
-def attention(call: TorchCall, q: Value, k: Value, v: Value, mask: Value | None, scale: float) -> tuple[Value, Value]:
-    """softmax(q k^T * scale + mask) v, and the weights."""
+def attention(
+    call: TorchCall, q: Value, k: Value, v: Value, mask: Value | None, scale: float, *, safe: bool = False
+) -> tuple[Value, Value]:  # fmt: skip
+    """softmax(q k^T * scale + mask) v, and the weights. `safe`: a row of which the mask hides all is zeros, not NaN."""
     scaled = call.emit(Mul(), q, call.like(scale, q)) if scale != 1 else q
     scores = call.emit(MatMul(transpose_b=True), scaled, k)
     if mask is not None:
         if mask.dtype is DType.BOOL:
             mask = call.emit(Where(), mask, call.like(0, q), call.like(-math.inf, q))
-        scores = call.emit(Add(), scores, cast(call, mask, q.dtype))
+        mask = cast(call, mask, q.dtype)
+        scores = call.emit(Add(), scores, mask)
     weights = call.emit(Softmax(len(scores.shape) - 1), scores)
+    if safe and mask is not None and (mask.data is None or np.isneginf(mask.data).all(axis=-1).any()):
+        weights = zeros_if_hidden(call, weights, mask, len(mask.shape) - 1)
     return call.emit(MatMul(), weights, v), weights
 
 
@@ -48,7 +54,7 @@ def sdpa(call: TorchCall) -> Answer:
         call.bounded(q.shape[-2] * k.shape[-2])
         mask = call.constant(np.tril(np.ones((q.shape[-2], k.shape[-2]), np.bool_)))
     scale = call.real("scale", 1 / math.sqrt(max(q.shape[-1], 1)))
-    y, weights = attention(call, q, k, v, mask, scale)
+    y, weights = attention(call, q, k, v, mask, scale, safe=True)
     return [y, weights] if call.op.endswith("_math") else [y, None, None, None, None, None, None, None, None]
 
 

@@ -9,7 +9,7 @@ from intaglio.frontends.onnx.faults import unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType, Shape
-from intaglio.ops.binary import Div, Max, Min, Mul, Pow, Sub
+from intaglio.ops.binary import Div, Equal, Max, Min, Mul, Pow, Sub, Where
 from intaglio.ops.reduce import ArgReduce, Cumsum, LogSoftmax, Reduce, Softmax
 from intaglio.ops.unary import Abs, Sqrt
 
@@ -127,7 +127,14 @@ def softmax(call: TorchCall) -> Answer:
     if not x.shape:
         return call.like(0 if "log" in call.op else 1, x)
     axis = call.dim("dim", len(x.shape))
-    return call.emit(LogSoftmax(axis) if "log" in call.op else Softmax(axis), x)
+    made = call.emit(LogSoftmax(axis) if "log" in call.op else Softmax(axis), x)
+    return zeros_if_hidden(call, made, x, axis) if call.op == "_safe_softmax" else made
+
+
+def zeros_if_hidden(call: TorchCall, weights: Value, mask: Value, axis: int) -> Value:
+    """Zeros where the mask, or the scores, are all minus infinity along an axis."""
+    largest = call.emit(Reduce("max", (axis,), True), mask)
+    return call.emit(Where(), call.emit(Equal(), largest, call.like(-math.inf, mask)), call.like(0, weights), weights)
 
 
 @row("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
