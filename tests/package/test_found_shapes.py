@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -108,9 +109,9 @@ def test_a_backward_slice_from_before_the_first_element_has_that_element(start: 
 def counted() -> Any:
     nodes = [
         node("NonZero", "x", "places"), node("Unique", "x", "once"),
-        node("NonMaxSuppression", "boxes scores most overlap", "selected"),
+        node("NonMaxSuppression", "boxes scores most overlap least", "selected"),
     ]  # fmt: skip
-    constants = {"most": ints(4), "overlap": np.array([0.5], np.float32)}
+    constants = {"most": ints(4), "overlap": np.array([0.5], np.float32), "least": np.array([0.1], np.float32)}
     inputs = [value("x", [9]), value("boxes", [1, 6, 4]), value("scores", [1, 2, 6])]
     outputs = [value("once", None), value("places", None, INT64), value("selected", None, INT64)]
     return model(nodes, inputs, outputs, constants, opset=17)
@@ -120,18 +121,21 @@ def test_a_largest_number_makes_less_room_and_more_is_an_error(tmp_path: Path) -
     """What is found has a bound of its own; `--max` lowers it."""
     path = saved(counted(), tmp_path)
     small: dict[str, int | tuple[int, int] | str] = {"places": (1, 5), "once": 4, "selected": 3}
-    package = intaglio.compile(path, output=tmp_path / "p", max=small, library_only=True)
+    package = intaglio.compile(path, output=tmp_path / "p", max=small)
+    packed = [np.load(tmp_path / "p" / "test" / f"out{n}.npy") for n in range(3)]
+    assert all(array.size for array in packed[:2]), "test vectors are within the bounds, and not of zeros"
+    assert subprocess.run([tmp_path / "p" / "bin" / "model", "--selftest"], check=False, capture_output=True).returncode == 0
     assert {size.name: (size.low, size.high) for size in package.manifest.sizes} == {
         "places_count": (1, 5), "once_count": (1, 4), "selected_count": (0, 3),
     }  # fmt: skip
     _, notes = load(path, most={"places": Room.of(Span(1, 5)), "once": 4, "selected": 3})
     assert not any("is not needed" in note for note in notes)
     apart = np.arange(6, dtype=np.float32).reshape(6, 1) * 2 + np.array([0, 0, 1, 1], np.float32)
-    few = np.array([[[1, 2, 3, 0, 0, 0], [0, 0, 0, 0, 0, 0]]], np.float32)
+    few = np.array([[[1, 2, 3, 4, 0, 0], [0, 0, 0, 0, 0, 0]]], np.float32)
     x = np.array([0, 1, 2, 0, 3, 1, 0, 0, 3], np.float32)
     same = np.repeat(apart[:1], 6, 0)
     got = package.run({"x": x, "boxes": same[None], "scores": few})
-    assert got["places"].tolist() == [[1, 2, 4, 5, 8]] and got["once"].tolist() == [0, 1, 2, 3] and len(got["selected"]) == 2
+    assert got["places"].tolist() == [[1, 2, 4, 5, 8]] and got["once"].tolist() == [0, 1, 2, 3] and len(got["selected"]) == 1
     for wrong in ({"x": x + 1}, {"x": x * 0}, {"x": np.arange(9, dtype=np.float32) % 6 * (x > 0)}, {"boxes": apart[None]}):
         with pytest.raises(AnswerIsNo):
             package.run({"x": x, "boxes": same[None], "scores": few, **wrong})

@@ -162,7 +162,7 @@ def validate_package(
         _check_board(package)
     classes = None if given.labels is None else read_labels(given.labels)
     with progress_bar("running") as progress:
-        options = ValidateOptions(told, given.steps, classes, layers, limits.tolerance, limits.threshold, seed, cc, progress)
+        options = ValidateOptions(told, given.steps, classes, layers, limits.tolerance, limits.threshold, seed, cc, progress, note)
         result = validate(package, options)
     if json:
         print_json(result)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from intaglio.ir.graph import Array, Graph, Node, Value
 from intaglio.ir.loops import Loop, loops_of
+from intaglio.ir.operator import BadOperator
 from intaglio.ir.sizes import names_of, pinned
 
 
@@ -104,8 +105,7 @@ class _Run:
         for value, array in zip(end.outputs, carried, strict=False):
             assert array is not None
             self.values[value] = array
-            if value in self.counts:
-                self.known[self.counts[value]] = int(array)
+            self._count(value, array)
         rows = [self.values[v] if v in self.values else self.values[self._room(v)] for v in end.inputs[2 * n :] if v is not None]
         op = pinned(end.op, self.known) if self.known else end.op
         results = op.reference(*carried, *carried, *rows)
@@ -120,7 +120,19 @@ class _Run:
         types = [None if v is None else pinned(v.type, self.known) if self.known else v.type for v in node.inputs]
         results = (pinned(node.op, self.known) if self.known else node.op).evaluate(arrays, types)
         self.values.update(zip(node.outputs, results, strict=True))
-        self.known |= {self.counts[v]: int(self.values[v]) for v in node.outputs if v in self.counts}
+        for value in node.outputs:
+            self._count(value, self.values[value])
+
+    def _count(self, value: Value, array: Array) -> None:
+        """A size that is found; not one that there is no room for."""
+        name = self.counts.get(value)
+        if name is None:
+            return
+        assert self.graph.bounds is not None
+        span = self.graph.bounds.ranges[name]
+        if int(array) not in span.numbers:
+            raise BadOperator(f"`{name}` is {int(array)}, which is not within {span}")
+        self.known[name] = int(array)
 
 
 def lacks_a_size(node: Node, counts: Mapping[str, Value], known: Mapping[str, int]) -> bool:

@@ -29,7 +29,8 @@ class SizeRange(Protocol):
     def span(self) -> Span: ...
 
 
-KINDS = ("normal", "small", "zero")
+KINDS = ("normal", "small", "few", "zero")
+FEW = 0.1  # of the numbers of `few` that are not zero
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ def sizes_at(manifest_sizes: Sequence[SizeRange], share: float) -> dict[str, int
 
 
 def random_inputs(types: list[TensorType], seed: int, kind: str = "normal") -> list[Array]:
-    """`normal`: N(0,1) and integers below 100; `small`: [0,1) and integers 0 and 1; `zero`."""
+    """`normal`: N(0,1) and integers below 100; `small`: [0,1) and integers 0 and 1; `few`: most are zeros, so that few of something
+    are found; `zero`."""
     random = np.random.default_rng(seed)
     return [_draw(random, type, kind) for type in types]
 
@@ -57,6 +59,8 @@ def _draw(random: np.random.Generator, type: TensorType, kind: str) -> Array:
         return _draw_strings(random, type, kind)
     if kind == "zero":
         return np.zeros(type.shape, type.dtype.numpy)
+    if kind == "few":
+        return np.where(random.random(type.shape) < FEW, _draw(random, type, "small"), np.zeros((), type.dtype.numpy))
     if type.dtype is DType.BOOL:
         return np.asarray(random.integers(0, 2, type.shape)).astype(bool)
     if type.dtype.is_float:

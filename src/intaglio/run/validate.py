@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,9 +13,6 @@ from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array
 from intaglio.ir.operator import BadOperator
 from intaglio.ir.types import DType
-from intaglio.ops.control import Copy
-from intaglio.ops.convert import Dequantize
-from intaglio.ops.move import Reshape, Transpose
 from intaglio.package.at_sizes import sizes_of
 from intaglio.package.manifest import LayerInfo, Manifest, TensorInfo
 from intaglio.package.project import DEVICE_TOLERANCE
@@ -24,6 +21,7 @@ from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
 from intaglio.run.checks import SizeCheck, VariantCheck
 from intaglio.run.compare import Comparison, compare
+from intaglio.run.dequantised import one_step, quantised_steps
 from intaglio.run.host import ordered_inputs
 from intaglio.run.limited import VALIDATE_SECONDS, limit, reference_within
 from intaglio.run.loaded import LoadedPackage
@@ -49,6 +47,7 @@ class ValidateOptions:
     seed: int = 1
     cc: str | None = None
     progress: Progress | None = None
+    note: Callable[[str], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +160,15 @@ def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
     if manifest.stream is not None and isinstance(reference, Windowed):
         steps, expected, results = _of_whole_windows(reference, manifest.stream, steps, expected, results)
     backend, rule = rule_of(package, options)
-    steps_allowed = quantised_steps(package) if reference.of_model and options.tolerance is None else {}
+    one_off = _of_torch(manifest) and reference.of_model and options.tolerance is None
+    steps_allowed = quantised_steps(read_ir(ir_path(package))) if one_off else {}
     words = rule.told(manifest.outputs, manifest.opencl.precision if manifest.opencl is not None else "", backend)
     if steps_allowed and options.threshold is None:
         words += "; dequantised integers within one step"
 
     def compared(info: TensorInfo, wanted: Sequence[Mapping[str, Array]]) -> Comparison:
         got, want = _side_by_side(info, [r[info.name] for r in results], [np.asarray(e[info.name]) for e in wanted])
-        one = rule if info.name not in steps_allowed else replace(rule, tolerance=_one_step(want, steps_allowed[info.name]))
+        one = rule if info.name not in steps_allowed else replace(rule, tolerance=one_step(want, steps_allowed[info.name]))
         return one.compare(info, got, _stored(want, DType(info.dtype)))
 
     rows = [compared(info, expected) for info in manifest.outputs]
@@ -242,28 +242,6 @@ def rule_of(package: LoadedPackage, options: ValidateOptions) -> tuple[str, Rule
 
 def _of_torch(manifest: Manifest) -> bool:
     return (manifest.model.source or "").endswith(".pt2")
-
-
-def quantised_steps(package: LoadedPackage) -> dict[str, float]:
-    """Outputs of a PyTorch model that are dequantised integers, with their step. Eager adds floats in an order of its own, so what
-    it rounds may lie one step off; the integer result here is exact."""
-    if not _of_torch(package.manifest):
-        return {}
-    graph = read_ir(ir_path(package))
-    made = graph.producers()
-    found: dict[str, float] = {}
-    for name, output in zip(graph.output_names, graph.outputs, strict=True):
-        node = made.get(output)
-        while node is not None and isinstance(node.op, Copy | Reshape | Transpose) and node.inputs[0] is not None:
-            node = made.get(node.inputs[0])
-        if node is not None and isinstance(node.op, Dequantize) and node.inputs[1] is not None and node.inputs[1].data is not None:
-            found[name] = float(np.max(node.inputs[1].data))
-    return found
-
-
-def _one_step(want: Array, step: float) -> float:
-    largest = float(np.max(np.abs(want), initial=0.0))
-    return 1.001 * step / largest if largest > 0 else 1.0
 
 
 Step = dict[str, Array]
@@ -414,7 +392,13 @@ def _samples(
             continue
         if kind == KINDS[-1] or all(_finite(e[info.name]) for e in expected for info in manifest.outputs):
             break
+    if kind == KINDS[-1] and manifest.found and options.note is not None:
+        options.note(f"of random inputs, only zeros stay within the bounds of {_found_of(manifest)}: {GIVE_INPUTS}")
     return steps, expected
+
+
+def _found_of(manifest: Manifest) -> str:
+    return ", ".join(f"{quoted(size.name)} ({size.span})" for size in manifest.sizes if size.found)
 
 
 def _finite(array: Array) -> bool:
