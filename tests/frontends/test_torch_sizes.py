@@ -62,6 +62,15 @@ def test_the_bounds_of_a_program_are_used_and_said(bounded: Path) -> None:
     assert f"`{symbol(graph)}` is 2..40, the bounds of the program" in notes[0]
 
 
+def test_a_least_size_of_0_is_left_to_the_user(tmp_path: Path) -> None:
+    """torch writes 0 for dimensions that have no least size, too."""
+    path = saved(Rows(), (torch.zeros(7, 4),), tmp_path / "m.pt2", x={0: Dim("rows", max=40)})
+    graph, notes = load(path, dims={}, shapes={})
+    name = symbol(graph)
+    assert graph.bounds is not None and graph.bounds.ranges[name] == Span(1, 40)
+    assert f"`{name}` is 1..40, the bounds of the program without 0, which `--dim {name}=0..40` adds" in notes[0]
+
+
 def test_a_narrower_range_and_one_size_are_taken(bounded: Path) -> None:
     name = symbol(load(bounded, dims={}, shapes={})[0])
     graph, notes = load(bounded, dims={name: Span(3, 9)}, shapes={})

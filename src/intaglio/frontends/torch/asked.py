@@ -87,7 +87,9 @@ def _chosen(program: Program, size: Size) -> Extent | None:
 
 def _told(program: Program, name: str, chosen: Extent) -> str:
     if isinstance(chosen, Span):
-        return f"`{name}` is {chosen}, the bounds of the program"
+        from_0 = chosen.low == 1 and program.ranges.get(name, (None, None))[0] == 0
+        more = f" without 0, which `--dim {name}=0..{chosen.high}` adds" if from_0 else ""
+        return f"`{name}` is {chosen}, the bounds of the program{more}"
     return f"`{name}` is {chosen}, as in the example"
 
 
