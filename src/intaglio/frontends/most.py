@@ -7,8 +7,6 @@ from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 from intaglio.errors import ModelError, quoted
-from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.onnx.names import identifier
 from intaglio.ir.spans import Room
 
 _AXIS = re.compile(r"_(axis|size)_[0-9]+$")  # one axis of a tensor: `crop_axis_2`
@@ -16,6 +14,8 @@ _AXIS = re.compile(r"_(axis|size)_[0-9]+$")  # one axis of a tensor: `crop_axis_
 
 def check_most(most: Mapping[str, int], names: Collection[str], file: str, kind: str) -> None:
     """`--max` of something that is not there."""
+    from intaglio.frontends.onnx.names import identifier
+
     for name in most:
         if name not in names and _AXIS.sub("", name) not in {*names, *map(identifier, names)}:
             near = get_close_matches(name, names, 1)
@@ -31,6 +31,8 @@ def unneeded(most: Mapping[str, int], used: Collection[str]) -> list[str]:
 
 def narrowed(most: Mapping[str, int], used: set[str], names: Sequence[str], low: int, high: int) -> tuple[int, int]:
     """The bounds of a size, within what `--max` says for the first of its names that has a word."""
+    from intaglio.frontends.onnx.faults import Fault
+
     for name in names:
         if name in most:
             used.add(name)
