@@ -139,3 +139,13 @@ def test_a_largest_number_makes_less_room_and_more_is_an_error(tmp_path: Path) -
     for wrong in ({"x": x + 1}, {"x": x * 0}, {"x": np.arange(9, dtype=np.float32) % 6 * (x > 0)}, {"boxes": apart[None]}):
         with pytest.raises(AnswerIsNo):
             package.run({"x": x, "boxes": same[None], "scores": few, **wrong})
+
+
+def test_a_size_that_two_tensors_share_has_one_name(tmp_path: Path) -> None:
+    nodes = [node("Greater", "x zero", "m"), node("Compress", "x m", "first"), node("Compress", "z m", "second")]
+    inputs, outputs = [value("x", [9]), value("z", [9])], [value("first", None), value("second", None)]
+    path = saved(model(nodes, inputs, outputs, {"zero": np.zeros((), np.float32)}), tmp_path)
+    _, notes = load(path, most={"second": 4})
+    assert "`--max second=4` is ignored: `second` has the size `first_count`; give `--max first_count=4`" in notes
+    graph, notes = load(path, most={"first_count": 4})
+    assert not notes and graph.bounds is not None and graph.bounds.ranges["first_count"] == Span(0, 4)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from intaglio.errors import quoted
 from intaglio.frontends.most import narrowed
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.onnx.names import identifier
@@ -181,14 +182,22 @@ class Emitter:
 
     def narrowed(self, stem: str, low: int, high: int) -> tuple[int, int]:
         """How many of something may be found, within what `--max` says for it. The operator checks that."""
-        names = [name for name in self.most if identifier(name, "found") in (stem, stem.removesuffix("_count"))]
-        return narrowed(self.most, self.most_used, names, low, high)
+        return narrowed(self.most, self.most_used, self._asked(stem), low, high)
+
+    def _asked(self, stem: str) -> list[str]:
+        """The words of `--max` that are about a size."""
+        return [name for name in self.most if identifier(name, "found") in (stem, stem.removesuffix("_count"))]
 
     def places(self, stem: str, x: Value) -> Value:
         """Where a tensor is not zero, [rank, count]. It is looked at once, so that what two operators take by one condition has one
         size."""
         for node in self.nodes if self.turn is None else ():
             if isinstance(node.op, NonZero) and node.when is self.when and self._same(node.inputs[0], x):
+                known = next((name for name, value in self.counts.items() if value is node.outputs[1]), "")
+                for name in self._asked(stem) if known != stem else ():
+                    self.most_used.add(name)
+                    told = f"`--max {name}={self.most[name]}` is ignored: {quoted(name)} has the size {quoted(known)}"
+                    self.notes.append(f"{told}; give `--max {known}={self.most[name]}`")
                 return node.output
         return self.found(stem, *self.narrowed(stem, 0, most(x.type.elements)), NonZero, [x])[0]
 

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from intaglio.errors import ModelError, quoted
 from intaglio.ir.spans import Room
 
-_AXIS = re.compile(r"_(axis|size)_[0-9]+$")  # one axis of a tensor: `crop_axis_2`
+_AXIS = re.compile(r"_(count|(axis|size|part)_[0-9]+)$")  # one size of a tensor: `crop_axis_2`, `boxes_count`
 
 
 def check_most(most: Mapping[str, int], names: Collection[str], file: str, kind: str) -> None:
