@@ -367,7 +367,7 @@ def test_detections_are_the_best_boxes_that_do_not_overlap(tmp_path: Path) -> No
 def test_detections_class_by_class_and_of_several_classes(other: dict[str, object], tmp_path: Path) -> None:
     scores = np.random.default_rng(4).random((1, 30, 4)).astype(np.float32)
     if "use_regular_nms" in other:
-        scores = np.round(scores * np.float32(8)) / np.float32(8)  # equal ones come in the order of the classes
+        scores = (np.round(scores * 8) / 8).astype(np.float32)  # equal ones come in the order of the classes
     each = int(str(other.get("max_classes_per_detection", 1)))
     data, feeds = detector(each, **other), [numbers(1, 30, 4), scores]
     (tmp_path / "m.tflite").write_bytes(data)
