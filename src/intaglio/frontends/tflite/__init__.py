@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from intaglio.errors import ModelError, UserError, quoted
+from intaglio.frontends.foreign import STRINGS
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.frontends.onnx.pinning import Declared, bounded
-from intaglio.frontends.tflite.container import Model, Subgraph, Tensor, read_model
+from intaglio.frontends.tflite.container import STRING, Model, Subgraph, Tensor, read_model
 from intaglio.frontends.tflite.signatures import choose
 from intaglio.frontends.tflite.walk import Walk, constant, type_quant
 from intaglio.ir.graph import Graph, Node, State, Value, needed_counts
@@ -55,7 +56,8 @@ def _graph(walk: Walk, shapes: Shapes, name: str) -> tuple[Graph, list[str]]:
         tensor = main.tensors[index]
         origin = told[position]
         if tensor.dtype is None:
-            raise ModelError("unsupported-type", f"the input {quoted(origin)} is not a tensor of numbers", where=model.file)
+            what = f"the input {quoted(origin)} is not a tensor of numbers"
+            raise ModelError("unsupported-type", what, where=model.file, hint=STRINGS if tensor.kind == STRING else "")
         asked = left.pop(origin, None) or left.pop(f"in{position}", None)
         if asked is not None and asked != tensor.shape:
             fits = len(asked) == len(tensor.shape) and all(
