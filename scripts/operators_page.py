@@ -33,7 +33,7 @@ loop scan while call callonce tensorscatter spacetobatchnd batchtospacend maxunp
 contiguous chunk narrow t cat expanddims dynamicupdateslice embeddinglookup embedding identityn stopgradient assignvariable
 readvariable varhandle permutedims repeatvector cropping1d cropping2d cropping3d zeropadding1d zeropadding2d zeropadding3d
 permute upsampling1d inputlayer zeros ones arange full tril triu diag diagonal movedim swapaxes zeroslike oneslike fulllike
-matrixdiag matrixsetdiag sparsetodense broadcastindim iota dynamicslice optimizationbarrier composite
+matrixdiag matrixsetdiag sparsetodense hashtablelookup maxunpooling2d litertmaxunpooling2d broadcastindim iota dynamicslice optimizationbarrier composite
 """
 _WHOLE = """
 and or xor not equal greater greaterorequal less lessorequal notequal logicaland logicalor logicalnot bitwiseand bitwiseor
@@ -44,6 +44,8 @@ arrayfeatureextractor floordiv floormod sort argsort rightshift quantizelinear d
 relun1to1 hardmax topk topkv2 eq ne lt le gt ge any all amax amin maxpooling1d maxpooling2d maxpooling3d globalmaxpooling1d
 globalmaxpooling2d globalmaxpooling3d bucketize isfinite unsortedsegmentmax unsortedsegmentmin nonmaxsuppressionv4
 nonmaxsuppressionv5 threshold bitwiseleftshift bitwiserightshift broadcastargs segmentids compare clamp negate shiftleft
+signalwindow signalfftautoscale signalenergy signalfilterbank signalfilterbanksquareroot signalfilterbankspectralsubtraction
+signalpcan signalfilterbanklog
 """
 _FOUND = "nonzero unique nonmaxsuppression range compress stringsplit where"
 _DRAWN = "randomnormal randomnormallike randomuniform randomuniformlike randomstandardnormal bernoulli multinomial"
@@ -61,7 +63,8 @@ xor
 
 
 def _plain(name: str) -> str:
-    return name.rpartition(":")[2].partition(".")[0].replace("_", "").lower().removeprefix("stablehlo")
+    plain = name.rpartition(":")[2].partition(".")[0].replace("_", "").lower()
+    return plain.removeprefix("stablehlo").removeprefix("custom ")
 
 
 def kind_of(name: str, found: Iterable[str] = ()) -> str:

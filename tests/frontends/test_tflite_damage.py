@@ -280,3 +280,10 @@ def test_a_result_whose_size_depends_on_data_is_told(tmp_path: Path) -> None:
     assert "its condition has no axes" in told(one, tmp_path)
     outs = [Tensor((2, 2), "float32"), Tensor((4,), "int32")]
     assert "it takes a list of numbers" in told(one_operator("UNIQUE", [Tensor((2, 2), "float32")], outs, version=1), tmp_path)
+
+
+def test_strings_are_told(tmp_path: Path) -> None:
+    model = opened(SEEDS["tanh"]())
+    model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].type = 5
+    text = told(packed(model), tmp_path)
+    assert "is not a tensor of numbers" in text and "hint: do what is about strings in your application" in text

@@ -141,3 +141,31 @@ def test_blocks_that_do_not_divide_are_told(tmp_path: Path) -> None:
     (tmp_path / "b.tflite").write_bytes(data.replace(before, after))
     with pytest.raises(api.IntaglioError, match="blocks of 24 do not divide"):
         api.compile(tmp_path / "b.tflite", output=tmp_path / "p")
+
+
+def test_a_shape_that_the_caller_gives_is_checked(tmp_path: Path) -> None:
+    kernel = Tensor((3, 2, 2, 4), "float32", data=numbers((3, 2, 2, 4), "float32", 1))
+    ins, y = [Tensor((4,), "int32"), kernel, Tensor((1, 2, 3, 4), "float32")], Tensor((1, 4, 6, 3), "float32")
+    fields: dict[str, object] = {"padding": 1, "strideH": 2, "strideW": 2}
+    (tmp_path / "m.tflite").write_bytes(one_operator("TRANSPOSE_CONV", ins, y, "TransposeConvOptions", fields, 1))
+    package = api.compile(tmp_path / "m.tflite", output=tmp_path / "p", target="generic")
+    assert package.validate().ok  # with that shape, which LiteRT needs too
+    feeds = {"in0": np.array([1, 4, 5, 3], np.int32), "in2": numbers((1, 2, 3, 4), "float32")}
+    with pytest.raises(api.IntaglioError, match="contradicts what the model was compiled for"):
+        package.run(feeds)
+
+
+def test_tensors_without_names_and_a_state_of_8_bits(tmp_path: Path) -> None:
+    """TFLite Micro's own: LiteRT would write beyond the state."""
+    weights = [Tensor((4, 3), "int8", 0.01, 0, numbers((4, 3), "int8", n)) for n in (1, 2)]
+    bias = Tensor((4,), "int32", 1e-4, 0, numbers((4,), "int32", 3) // 9)
+    ins = [Tensor((1, 3), "int8", 0.03, 5), *weights, bias, Tensor((1, 12), "int8", 0.02, 0, variable=True)]
+    data = one_operator("SVDF", ins, Tensor((1, 4), "int8", 0.02, -5), "SVDFOptions", {"rank": 1, "fusedActivationFunction": 1}, 3)
+    model = ModelWriter()
+    model.model = model.schema.ModelT.InitFromObj(model.schema.Model.GetRootAs(data))
+    for tensor in model.model.subgraphs[0].tensors:
+        tensor.name = ""
+    (tmp_path / "m.tflite").write_bytes(model.finish())
+    package = api.compile(tmp_path / "m.tflite", output=tmp_path / "p", target="generic")
+    assert list(package.run({"in0": numbers((1, 3), "int8")})) == ["out0"]
+    assert package.validate().ok

@@ -12,7 +12,7 @@ from intaglio.errors import ModelError, UserError
 from intaglio.frontends.tflite import load
 from intaglio.ir.graph import Array
 from intaglio.ops.evaluate import evaluate_graph
-from support.tflite_models import ModelWriter, Tensor, assert_like_litert, one_operator
+from support.tflite_models import ModelWriter, Tensor, all_by_litert, all_by_reference, assert_like_litert, one_operator
 
 pytest.importorskip("ai_edge_litert", reason="LiteRT is not installed")
 F4 = Tensor((4,), "float32")
@@ -332,7 +332,7 @@ def test_a_transform_and_a_part_of_it(points: tuple[int, int], part: str, tmp_pa
 # Detection --------------------------------------------------------------------------------------------------------------
 
 
-def detector(**other: object) -> bytes:
+def detector(each: int = 1, **other: object) -> bytes:
     from flatbuffers import flexbuffers
 
     rng = np.random.default_rng(3)
@@ -340,7 +340,7 @@ def detector(**other: object) -> bytes:
     w.subgraph()
     anchors = np.concatenate([rng.random((30, 2)), rng.random((30, 2)) * 0.4 + 0.1], 1).astype(np.float32)
     ins = [Tensor((1, 30, 4), "float32"), Tensor((1, 30, 4), "float32"), Tensor((30, 4), "float32", data=anchors)]
-    outs = [Tensor((1, 8, 4), "float32"), Tensor((1, 8), "float32"), Tensor((1, 8), "float32"), Tensor((1,), "float32")]
+    outs = [Tensor((1, 8 * each, 4), "float32"), *[Tensor((1, 8 * each), "float32")] * 2, Tensor((1,), "float32")]
     places = [w.tensor(t, f"in{n}") for n, t in enumerate(ins)]
     w.graph.outputs = [w.tensor(t, f"out{n}") for n, t in enumerate(outs)]
     w.graph.inputs = places[:2]
@@ -360,7 +360,18 @@ def test_detections_are_the_best_boxes_that_do_not_overlap(tmp_path: Path) -> No
     assert_like_litert(detector(), tmp_path, [numbers(1, 30, 4), scores])
 
 
-def test_suppression_class_by_class_is_told(tmp_path: Path) -> None:
-    (tmp_path / "m.tflite").write_bytes(detector(use_regular_nms=True))
-    with pytest.raises(ModelError, match="per class is not supported"):
-        load(tmp_path / "m.tflite", dims={}, shapes={})
+@pytest.mark.parametrize("other", [
+    {"use_regular_nms": True}, {"use_regular_nms": True, "detections_per_class": 2, "nms_score_threshold": 0.8},
+    {"max_classes_per_detection": 2}, {"max_classes_per_detection": 3, "nms_score_threshold": 0.7},
+])  # fmt: skip
+def test_detections_class_by_class_and_of_several_classes(other: dict[str, object], tmp_path: Path) -> None:
+    scores = np.random.default_rng(4).random((1, 30, 4)).astype(np.float32)
+    if "use_regular_nms" in other:
+        scores = (np.round(scores * 8) / 8).astype(np.float32)  # equal ones come in the order of the classes
+    each = int(str(other.get("max_classes_per_detection", 1)))
+    data, feeds = detector(each, **other), [numbers(1, 30, 4), scores]
+    (tmp_path / "m.tflite").write_bytes(data)
+    wanted, made = all_by_litert(tmp_path / "m.tflite", [feeds])[0], all_by_reference(tmp_path / "m.tflite", [feeds])[0]
+    count = int(wanted[3][0]) * each  # LiteRT writes nothing behind them
+    assert int(made[3][0]) * each == count and all(a.shape == b.shape for a, b in zip(wanted, made, strict=True))
+    assert all(np.allclose(a[:, :count], b[:, :count], atol=1e-5) for a, b in zip(wanted[:3], made[:3], strict=True))

@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import intaglio
 from intaglio.errors import ModelError
 from intaglio.frontends.tflite import load
-from intaglio.frontends.tflite.unread import unread
 from intaglio.ir.graph import Array
 from support.tflite_models import Tensor, assert_like_litert, one_operator
 
@@ -201,20 +199,3 @@ def test_svdf(kind: str, tmp_path: Path) -> None:
     )
     steps = [[integers(N, X)] if integer else [floats(N, X)] for _ in range(6)]
     assert_like_litert(data, tmp_path, *steps, bound=1e-4)
-
-
-def test_svdf_with_bytes_as_state_is_not_shown_to_litert(tmp_path: Path) -> None:
-    """Such files are TFLite Micro's own: LiteRT takes the state for 16-bit numbers, and damages its memory."""
-    filters, memory, rank = 6, 4, 2
-    inputs = [
-        Tensor((1, X), "int8", 0.03, 5), Tensor((filters, X), "int8", 0.01, 0, integers(filters, X)),
-        Tensor((filters, memory), "int8", 0.02, 0, integers(filters, memory)),
-        Tensor((filters // rank,), "int32", 1e-6, 0, np.arange(filters // rank, dtype=np.int32)),
-        Tensor((1, filters * memory), "int8", 0.05, 3, variable=True),
-    ]  # fmt: skip
-    out = Tensor((1, filters // rank), "int8", 0.02, -5)
-    path = tmp_path / "m.tflite"
-    path.write_bytes(one_operator("SVDF", inputs, out, "SVDFOptions", {"rank": rank, "fusedActivationFunction": 1}, 4))
-    assert "8-bit states" in str(unread(path))
-    result = intaglio.compile(path, output=tmp_path / "p").validate()
-    assert result.ok and "numpy" in result.reference

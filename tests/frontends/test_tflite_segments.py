@@ -115,3 +115,23 @@ def test_as_if_quantised(low: float, high: float, bits: int, tmp_path: Path) -> 
     fields: dict[str, object] = {"min": low, "max": high, "numBits": bits, "narrowRange": False}
     data = one_operator("FAKE_QUANT", [Tensor((6, 3), "float32")], Tensor((6, 3), "float32"), "FakeQuantOptions", fields)
     assert_like_litert(data, tmp_path, [X])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_rows_by_their_keys(dtype: str, tmp_path: Path) -> None:
+    keys = Tensor((4,), "int32", data=np.array([-11, 0, 123, 1234], np.int32))
+    rows = RNG.integers(-9, 9, (4, 3)).astype(dtype)
+    inputs = [Tensor((5,), "int32"), keys, Tensor((4, 3), dtype, data=rows)]
+    data = one_operator("HASHTABLE_LOOKUP", inputs, [Tensor((5, 3), dtype), Tensor((5,), "uint8")], version=1)
+    assert_like_litert(data, tmp_path, [np.array([1234, -292, -11, 0, 7], np.int32)])
+
+
+@pytest.mark.parametrize("combiner", [0, 1, 2])
+def test_sums_of_rows_that_a_sparse_tensor_names(combiner: int, tmp_path: Path) -> None:
+    """Three examples; the second one has none."""
+    places = Tensor((3, 2), "int32", data=np.array([[0, 0], [2, 0], [2, 1]], np.int32))
+    shape = Tensor((2,), "int32", data=np.array([3, 2], np.int32))
+    inputs = [Tensor((3,), "int32"), places, shape, Tensor((3,), "float32"), Tensor((6, 3), "float32", data=X)]
+    fields: dict[str, object] = {"combiner": combiner}
+    data = one_operator("EMBEDDING_LOOKUP_SPARSE", inputs, Tensor((3, 3), "float32"), "EmbeddingLookupSparseOptions", fields, 1)
+    assert_like_litert(data, tmp_path, [np.array([1, 3, 0], np.int32), np.array([1.0, 2.0, 4.0], np.float32)])

@@ -105,6 +105,7 @@ def _limits(*numbers: float) -> list[Array]:
 QUANTISED: dict[str, Case] = {
     "select_boxes": case(SelectBoxes(6, 0.1, 0.2), boxes(40), np.abs(real(40))),
     "select_boxes with free places": case(SelectBoxes(9, 0.9, 0.01), boxes(12), np.abs(real(12))),
+    "select_boxes of three classes": case(SelectBoxes(4, 0.3, 0.2), boxes(20), np.abs(real(3, 20))),
     "suppress_boxes": case(SuppressBoxes(9), boxes(40), np.abs(real(40)), *_limits(0.2, 0.1, 0.0)),
     "suppress_boxes softly": case(SuppressBoxes(20), boxes(20), np.abs(real(20)).round(1), *_limits(0.5, 0.1, 0.3)),
     "auto_scale": case(AutoScale(), short(41) // 200),

@@ -23,6 +23,13 @@ TFLITE: tuple[tuple[str, str], ...] = (
     ("AudioSpectrogram", "compute the spectrogram in your application, and cut the model after it"),
     ("Mfcc", "compute the features in your application, and cut the model after them"),
 )
+STRINGS = "do what is about strings in your application, and cut the model behind it"
+BUILT_IN: tuple[tuple[str, str], ...] = (
+    ("HASHTABLE*", STRINGS),  # LiteRT's have strings as keys or as values
+    ("SKIP_GRAM", STRINGS),
+    ("LSH_PROJECTION", "compute the hashes in your application, and cut the model behind it"),
+    ("STABLEHLO_CUSTOM_CALL", "the file does not define what is called: export the model without it"),
+)
 _OPTIMISED = "it was put in by ONNX Runtime's optimiser: use the model from before that, or save it with `ORT_ENABLE_BASIC`"
 ONNX: tuple[tuple[str, str, str], ...] = (
     ("com.microsoft.nchwc", "*", _OPTIMISED),
@@ -43,6 +50,11 @@ def tflite_hint(code: str) -> str:
     """For a custom operator of this name."""
     usual = "export the model with built-in operators only, or cut it before this one"
     return next((hint for pattern, hint in TFLITE if fnmatchcase(code, pattern)), usual)
+
+
+def built_in_hint(op: str) -> str:
+    """For an operator of TFLite's schema that is not supported."""
+    return next((hint for pattern, hint in BUILT_IN if fnmatchcase(op, pattern)), "")
 
 
 def onnx_hint(domain: str, op: str, usual: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from intaglio.ir.types import DType
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
@@ -14,32 +16,34 @@ F32, I32, U8 = Type("f32"), Type("i32"), Type("u8")
 def select_boxes(job: Job) -> Lowered:
     op, k, e = job.node.op, job.k, Lanes.scalar()
     assert isinstance(op, SelectBoxes)
-    count = job.type(0).shape[0]
+    count, classes = job.type(0).shape[0], math.prod(job.type(1).shape[:-1])
     boxes, scores = job.operand(0, "boxes"), job.operand(1, "scores")
     active = job.scratch(count, "active", DType.U8)
     indices, found = job.writes(0, "indices"), job.writes(1, "found")
-    with k.loop("i", 0, count) as i:
-        good = e.load(scores, i).compare("ge", e.const(op.least_score))
-        k.store(active, i, select(good, Num(1, U8), Num(0, U8)))
-    taken = k.var("taken", Num(0, I32), I32)
-    with k.loop("place", 0, op.most) as place:
-        best = k.var("best", Num(-1, IDX))
-        score = k.var("score", e.const(0.0), F32)
+    with k.loop("kind", 0, classes) as kind:
+        table = kind * count
         with k.loop("i", 0, count) as i:
-            now = k.let("now", e.load(scores, i))
-            better = Op("or", (best.compare("lt", 0), now.compare("gt", score)), Type("bool"))
-            with k.when(both(Load(active, i, U8).compare("ne", Num(0, U8)), better)):
-                k.assign(best, i)
-                k.assign(score, now)
-        k.store(indices, place, cast(best, I32))
-        with k.when(best.compare("ge", 0)):
-            k.assign(taken, Op("add", (taken, Num(1, I32)), I32))
-            k.store(active, best, Num(0, U8))
-            mine = [k.let(name, e.load(boxes, best * 4 + n)) for n, name in enumerate(("top", "left", "bottom", "right"))]
-            size = k.let("area", area(e, mine))
+            good = e.load(scores, table + i).compare("ge", e.const(op.least_score))
+            k.store(active, i, select(good, Num(1, U8), Num(0, U8)))
+        taken = k.var("taken", Num(0, I32), I32)
+        with k.loop("place", 0, op.most) as place:
+            best = k.var("best", Num(-1, IDX))
+            score = k.var("score", e.const(0.0), F32)
             with k.loop("i", 0, count) as i:
-                strike(job, e, e.const(op.overlap), boxes, active, mine, size, i)
-    k.store(found, 0, taken)
+                now = k.let("now", e.load(scores, table + i))
+                better = Op("or", (best.compare("lt", 0), now.compare("gt", score)), Type("bool"))
+                with k.when(both(Load(active, i, U8).compare("ne", Num(0, U8)), better)):
+                    k.assign(best, i)
+                    k.assign(score, now)
+            k.store(indices, kind * op.most + place, cast(best, I32))
+            with k.when(best.compare("ge", 0)):
+                k.assign(taken, Op("add", (taken, Num(1, I32)), I32))
+                k.store(active, best, Num(0, U8))
+                mine = [k.let(name, e.load(boxes, best * 4 + n)) for n, name in enumerate(("top", "left", "bottom", "right"))]
+                size = k.let("area", area(e, mine))
+                with k.loop("i", 0, count) as i:
+                    strike(job, e, e.const(op.overlap), boxes, active, mine, size, i)
+        k.store(found, kind, taken)
     return job.done("select_boxes", f"select_boxes {op.most} of {count}, score {op.least_score}, overlap {op.overlap}")
 
 

@@ -26,7 +26,7 @@ def overlap(a: Array, b: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class SelectBoxes(Op):
-    """select_boxes(boxes [N,4], scores [N]) -> indices i32 [most], count i32 [1].
+    """select_boxes(boxes [N,4], scores [N]) -> indices i32 [most], count i32 [1]. Of scores [C,N]: indices [C,most], count [C].
 
     The best box is taken, those that overlap it by more than `overlap` are left out, and so on; free places are -1."""
 
@@ -37,15 +37,22 @@ class SelectBoxes(Op):
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         boxes, scores = need(self.NAME, types, 2, 2)
-        if boxes.rank != 2 or boxes.shape[1] != 4 or scores.shape != (boxes.shape[0],) or self.most < 1:
+        if boxes.rank != 2 or boxes.shape[1] != 4 or scores.shape[-1:] != boxes.shape[:1] or scores.rank > 2 or self.most < 1:
             raise BadOperator(f"`select_boxes` of {boxes} and {scores}")
         if boxes.dtype is not DType.F32 or scores.dtype is not DType.F32:
             raise BadOperator(f"`select_boxes` takes floats, got {boxes.dtype.value} and {scores.dtype.value}")
-        return TensorType(DType.I32, (self.most,)), TensorType(DType.I32, (1,))
+        classes = scores.shape[:-1]
+        return TensorType(DType.I32, (*classes, self.most)), TensorType(DType.I32, classes or (1,))
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         boxes, scores = arrays
         assert boxes is not None and scores is not None
+        if scores.ndim == 1:
+            return self._one_class(boxes, scores)
+        indices, counts = zip(*(self._one_class(boxes, row) for row in scores), strict=True)
+        return np.stack(indices), np.concatenate(counts)
+
+    def _one_class(self, boxes: Array, scores: Array) -> tuple[Array, Array]:
         active = scores >= np.float32(self.least_score)
         chosen: list[int] = []
         while active.any() and len(chosen) < self.most:

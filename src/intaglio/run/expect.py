@@ -14,6 +14,7 @@ from intaglio.errors import IntaglioError, ToolError
 from intaglio.ir.graph import Array, Graph, Value
 from intaglio.ir.operator import BadOperator
 from intaglio.ir.types import DType
+from intaglio.ops.binary import Equal
 from intaglio.ops.convert import Cast
 from intaglio.ops.found import AsSize
 from intaglio.ops.move import Reshape, Slice
@@ -91,21 +92,28 @@ def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[
     return [*found, IrReference(graph, limit(COMPILE_SECONDS))]
 
 
-def compared_with(graph: Graph) -> dict[str, tuple[int, int]]:
-    """Whole-number inputs that the model compares with a constant (a sampling rate): there that constant is the likely value. One
-    that becomes a size is in the middle of its bounds; the second number is its least, for inputs that are zero."""
-    found: dict[str, tuple[int, int]] = {}
+Likely = tuple[int | Array, int | Array]
+
+
+def compared_with(graph: Graph) -> dict[str, Likely]:
+    """Whole-number inputs that the model compares with a constant (a sampling rate, a shape): there that constant is the likely
+    value. One that becomes a size is in the middle of its bounds; the second number is its least, for inputs that are zero."""
+    found: dict[str, Likely] = {}
     for node in graph.nodes:
         if isinstance(node.op, AsSize) and (given := _taken_from(graph, node.inputs[0])) is not None:
             found[given.origin or given.name] = (node.op.low + node.op.high + 1) // 2, node.op.low
     for value in graph.inputs:
-        if not value.dtype.is_int or value.type.elements != 1:
+        if not value.dtype.is_int:
             continue
         for node in graph.nodes:
-            if value in node.inputs:
+            if value in node.inputs and (value.type.elements == 1 or isinstance(node.op, Equal)):
                 for other in node.inputs:
-                    if other is not None and other.data is not None and other.dtype is value.dtype and other.data.size == 1:
+                    if other is None or other.data is None or other.dtype is not value.dtype:
+                        continue
+                    if other.data.size == 1 == value.type.elements:
                         found.setdefault(value.origin or value.name, (int(other.data.flat[0]),) * 2)
+                    elif other.shape == value.shape:
+                        found.setdefault(value.origin or value.name, (other.data, other.data))
     return found
 
 
@@ -119,7 +127,7 @@ def _taken_from(graph: Graph, value: Value | None) -> Value | None:
 
 
 def _vectors(
-    reference: Reference, manifest: Manifest, names: list[str], known: dict[str, tuple[int, int]], own: Reference | None,
+    reference: Reference, manifest: Manifest, names: list[str], known: dict[str, Likely], own: Reference | None,
     two_ways: bool, macs: int,
 ) -> Vectors | None:  # fmt: skip
     """The first kind of inputs that is accepted and gives finite numbers; else the first that is accepted. A loop may end for one

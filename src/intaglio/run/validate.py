@@ -34,6 +34,7 @@ from intaglio.run.tolerances import THRESHOLDS, Rule
 from intaglio.run.variants import lacking_here
 
 RANDOM_SAMPLES = 3
+SHAPE_MOST = 8  # axes
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,13 +366,13 @@ def _samples(
             raise UserError("wrong-input", "the inputs have no steps")
         return steps, run_steps(reference, manifest, steps)
     types = [info.type for info in manifest.inputs]
-    # A single whole number (a sampling rate, a length) is rarely good at random: take what the test vectors have.
-    kept = {
-        info.name: array
-        for info, array in zip(manifest.inputs, stored_inputs(package), strict=True)
-        if info.type.dtype.is_int and info.type.elements == 1
-    }
-    for kind in KINDS:
+    # A single whole number (a sampling rate, a length) is rarely good at random: take what the test vectors have. A short list of
+    # them may be a shape: there, too, where nothing else is accepted.
+    stored = [(i, array) for i, array in zip(manifest.inputs, stored_inputs(package), strict=True) if i.type.dtype.is_int]
+    kept = {info.name: array for info, array in stored if info.type.elements == 1}
+    lists = {info.name: array for info, array in stored if info.type.rank == 1 and 1 < info.type.elements <= SHAPE_MOST}
+    tries = [(kind, kept) for kind in KINDS] + [(kind, kept | lists) for kind in KINDS if lists]
+    for number, (kind, kept) in enumerate(tries, 1):
         count = RANDOM_SAMPLES + (manifest.stream.window // manifest.stream.hop if manifest.stream else 0)
         seeds = range(options.seed, options.seed + count)
         steps = [dict(zip(names, random_inputs(types, seed, kind), strict=True)) for seed in seeds]
@@ -383,14 +384,14 @@ def _samples(
                 for step in steps:
                     package.run_stored(step)
         except (UserError, AnswerIsNo) as error:
-            if kind == KINDS[-1] or error.slug == LONG_RUN:
+            if number == len(tries) or error.slug == LONG_RUN:
                 raise
             continue
         except BadOperator as error:  # of the numpy references: an index that is out of range
-            if kind == KINDS[-1]:
+            if number == len(tries):
                 raise ModelError("no-reference", f"the IR does not take random inputs: {error}", hint=GIVE_INPUTS) from None
             continue
-        if kind == KINDS[-1] or all(_finite(e[info.name]) for e in expected for info in manifest.outputs):
+        if number == len(tries) or all(_finite(e[info.name]) for e in expected for info in manifest.outputs):
             break
     if kind == KINDS[-1] and manifest.found and options.note is not None:
         options.note(f"of random inputs, only zeros stay within the bounds of {_found_of(manifest)}: {GIVE_INPUTS}")

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from intaglio.errors import ModelError, UserError, quoted
+from intaglio.frontends.foreign import STRINGS
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.frontends.onnx.pinning import Declared, bounded
-from intaglio.frontends.tflite.container import Model, Subgraph, Tensor, read_model
+from intaglio.frontends.tflite.container import STRING, Model, Subgraph, Tensor, read_model
 from intaglio.frontends.tflite.signatures import choose
 from intaglio.frontends.tflite.walk import Walk, constant, type_quant
 from intaglio.ir.graph import Graph, Node, State, Value, needed_counts
@@ -47,14 +48,16 @@ def _graph(walk: Walk, shapes: Shapes, name: str) -> tuple[Graph, list[str]]:
     notes: list[str] = []
     inputs: list[Value] = []
     given: dict[int, Value] = {}
-    declared = [Declared(model.signature.get(i, t.name), t.dtype or DType.F32, t.shape) for i, t in _tensors(main)]
+    told = [_told(model, index, f"in{n}") for n, index in enumerate(main.inputs)]
+    declared = [Declared(name, t.dtype or DType.F32, t.shape) for name, (_, t) in zip(told, _tensors(main), strict=True)]
     said = bounded(declared, {}, shapes, model.file)
     walk.bounds, left = said.bounds, dict(said.shapes)
     for position, index in enumerate(main.inputs):
         tensor = main.tensors[index]
-        origin = model.signature.get(index, tensor.name)
+        origin = told[position]
         if tensor.dtype is None:
-            raise ModelError("unsupported-type", f"the input {quoted(origin)} is not a tensor of numbers", where=model.file)
+            what = f"the input {quoted(origin)} is not a tensor of numbers"
+            raise ModelError("unsupported-type", what, where=model.file, hint=STRINGS if tensor.kind == STRING else "")
         asked = left.pop(origin, None) or left.pop(f"in{position}", None)
         if asked is not None and asked != tensor.shape:
             fits = len(asked) == len(tensor.shape) and all(
@@ -98,6 +101,11 @@ def _tensors(main: Subgraph) -> list[tuple[int, Tensor]]:
     return [(index, main.tensors[index]) for index in main.inputs]
 
 
+def _told(model: Model, index: int, otherwise: str) -> str:
+    """The name of an input or output in the signature or of the tensor; some files have none."""
+    return model.signature.get(index, model.main.tensors[index].name) or otherwise
+
+
 def _note(position: int, tensor: Tensor, name: str) -> str:
     """What stands for the axes that the file leaves open."""
     sizes = [tensor.shape[n] for n in tensor.open_axes]
@@ -113,7 +121,7 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
     produced = {v for node in walk.nodes for v in node.outputs}
     outputs: list[Value] = []
     names: list[str] = []
-    for index in main.outputs:
+    for n, index in enumerate(main.outputs):
         if index not in values:
             raise ModelError("bad-graph", f"the output {quoted(main.tensors[index].name)} is never computed", where=model.file)
         if values[index] in walk.cuts:
@@ -123,7 +131,7 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
             shown = quoted(main.tensors[index].name)
             raise ModelError("unsupported-type", f"the output {shown} is not a tensor of real numbers", where=model.file)
         outputs.append(_own(walk, values[index], produced, outputs))
-        names.append(model.signature.get(index) or main.tensors[index].name or f"out{len(names)}")
+        names.append(_told(model, index, f"out{n}"))
     states: list[State] = []
     for variable in dict.fromkeys(walk.variables.values()):
         if variable.entry is None or variable.now is variable.entry or variable.now is None:

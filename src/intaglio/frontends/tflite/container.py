@@ -28,7 +28,7 @@ _DTYPES = {
     0: DType.F32, 1: DType.F16, 2: DType.I32, 3: DType.U8, 4: DType.I64, 6: DType.BOOL, 7: DType.I16, 9: DType.I8, 10: DType.F64,
     12: DType.U64, 15: DType.U32, 16: DType.U16, 18: DType.BF16,
 }  # fmt: skip
-COMPLEX, RESOURCE, VARIANT, INT4 = 8, 13, 14, 17
+STRING, COMPLEX, RESOURCE, VARIANT, INT4 = 5, 8, 13, 14, 17
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from intaglio.frontends.tflite.blockwise import BLOCKWISE
 
-_INTEGERS = _, _INT8 = 7, 9  # TensorType.INT16, INT8
+_INT8 = 9  # TensorType
+_INTEGERS = (7, _INT8)  # and INT16
 _BLOCKS = "the reference kernels of LiteRT do not know scales for blocks of weights"
 _COLUMNS = "LiteRT reads one scale where a matrix of `BATCH_MATMUL` has one for each column"
+_SVDF = "LiteRT takes the state of an `SVDF` for one of 16 bits; 8 bits are TFLite Micro's own"
 _MERGED = "LiteRT writes beyond the state of a `BIDIRECTIONAL_SEQUENCE_LSTM` that merges its outputs in batches"
-_STATES = "LiteRT writes beyond 8-bit states of `SVDF`, which are TensorFlow Lite for Microcontrollers' own"
 
 
 def unread(path: Path) -> str | None:
@@ -29,9 +30,9 @@ def unread(path: Path) -> str | None:
                 q = quantised[operator.Inputs(1)]
                 if first.Type() in _INTEGERS and q is not None and q.ScaleLength() > 1:
                     return _COLUMNS
-            state = operator.Inputs(4) if kind == tflite.BuiltinOperator.SVDF and operator.InputsLength() > 4 else -1
-            if state >= 0 and graph.Tensors(state).Type() == _INT8:
-                return _STATES
+            state = graph.Tensors(max(operator.Inputs(4), 0)) if operator.InputsLength() > 4 else first
+            if kind == tflite.BuiltinOperator.SVDF and state.Type() == _INT8:
+                return _SVDF
             if kind == tflite.BuiltinOperator.BIDIRECTIONAL_SEQUENCE_LSTM and first.ShapeLength() and first.Shape(0) > 1:
                 options, table = tflite.BidirectionalSequenceLSTMOptions(), operator.BuiltinOptions()
                 options.Init(table.Bytes, table.Pos)

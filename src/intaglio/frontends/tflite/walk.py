@@ -16,7 +16,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.discovery import add_rows
-from intaglio.frontends.foreign import tflite_hint
+from intaglio.frontends.foreign import built_in_hint, tflite_hint
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.tflite.container import COMPLEX, Model, Operator, Quantisation, Subgraph, Tensor
@@ -102,7 +102,7 @@ class Walk:
                         tflite_hint(operator.op.removeprefix("CUSTOM").strip()),
                     )
                 if operator.op not in ROWS:
-                    raise Fault("unsupported-operator", "the operator is not supported")
+                    raise Fault("unsupported-operator", "the operator is not supported", built_in_hint(operator.op))
                 ROWS[operator.op](TFLiteCall(self, graph, operator, values))
             except (Fault, BadOperator, *_DAMAGE) as error:
                 slug, reason, hint = "bad-graph", f"its operands or options do not fit together ({error})", "the file is damaged"

@@ -13,7 +13,8 @@ from intaglio.frontends.tflite.walk import TFLiteCall, constant, importer
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, Layout
 from intaglio.ops.activation import Clip
-from intaglio.ops.binary import Mul
+from intaglio.ops.binary import Equal, Mul
+from intaglio.ops.control import AssertTrue
 from intaglio.ops.conv import Conv, ConvTranspose
 from intaglio.ops.fixed_point import quantize_multiplier, quantize_multipliers
 from intaglio.ops.hybrid import HybridConv
@@ -21,6 +22,7 @@ from intaglio.ops.move import Pad, Reshape, Slice, Transpose
 from intaglio.ops.pool import AveragePool, MaxPool
 from intaglio.ops.quantised import QConv
 from intaglio.ops.quantised_rows import QAveragePool
+from intaglio.ops.reduce import Reduce
 from intaglio.ops.unary import Sqrt
 
 _QUANTISED = (DType.I8, DType.U8, DType.I16)
@@ -197,8 +199,12 @@ def transpose_convolution_3d(call: TFLiteCall) -> None:
 @importer("TRANSPOSE_CONV")
 def transpose_conv(call: TFLiteCall) -> None:
     o = call.options
-    asked = call.value(0).data
-    shape = [int(d) for d in asked] if asked is not None else list(call.out().shape)  # computed: what the file declares
+    asked = call.value(0)
+    shape = list(call.out().shape) if asked.data is None else [int(d) for d in asked.data]  # computed: what the file declares
+    if asked.data is None and asked.shape == (len(shape),):
+        same = call.emit(Equal(), asked, call.constant(np.array(shape, asked.dtype.numpy), asked.dtype))
+        message = "the shape of a transposed convolution is not that of the model file"
+        call.emit(AssertTrue(message), call.emit(Reduce("all", (0,), False), same))
     weights, x = filter_of(call, 1), call.value(2)
     assert weights.data is not None
     act = getattr(o, "FusedActivationFunction", int)()

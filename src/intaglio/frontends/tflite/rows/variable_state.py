@@ -23,10 +23,10 @@ def variable_state(call: TFLiteCall, i: int, shape: tuple[int, ...], dtype: DTyp
     key = f"tensor:{id(call.graph)}:{tensor.index}"
     if key in call.walk.variables:
         raise Fault("bad-graph", f"its state {quoted(tensor.name)} belongs to another operator too")
-    state = Variable(tensor.name)
+    state = Variable(tensor.name or f"state_{tensor.index}")
     if dtype is DType.I8:
         state.start = np.full(shape, call.quant(tensor)[1], np.int8)
-    state.entry = state.now = Value("", TensorType(dtype, shape, quant=type_quant(tensor.quant)), tensor.name)
+    state.entry = state.now = Value("", TensorType(dtype, shape, quant=type_quant(tensor.quant)), state.name)
     call.walk.variables[key] = state
     call.walk.extra_inputs.append(state.entry)
     return state
