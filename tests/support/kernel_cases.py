@@ -189,6 +189,8 @@ for _kind in ("sum", "mean", "max", "min", "prod", "l1", "l2", "sum_square", "lo
 CASES |= {
     "reduce max long": case(Reduce("max", (1,)), real(2, 77)),
     "reduce sum long": case(Reduce("sum", (1,)), real(2, 77)),
+    "reduce mean in parts": case(Reduce("mean", (1,)), real(1, 2100, 2)),
+    "reduce sum_square in parts": case(Reduce("sum_square", (0,)), real(2112, 17)),
     "reduce max with NaN": case(Reduce("max", (0,)), ODD.reshape(-1, 1)),
     "reduce min with NaN": case(Reduce("min", (1,)), np.concatenate([ODD, ODD]).reshape(1, -1)),
     "reduce max of i8": case(Reduce("max", (0,)), whole(9, 2, low=-128, high=-100, dtype=np.int8)),

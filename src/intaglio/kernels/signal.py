@@ -44,10 +44,10 @@ def rounded_root(job: Job) -> Lowered:
         bit = k.var("bit", select(small.compare("ne", 0), Num(1 << 30, U64), Num(1 << 62, U64)), U64)
         root = k.var("root", Num(0, U64), U64)
         with k.during(bit.compare("ne", Num(0, U64))):
-            part = k.let("part", root + bit)
+            tried = k.let("tried", root + bit)
             k.assign(root, _right(root, 1))
-            with k.when(left.compare("ge", part)):
-                k.assign(left, left - part)
+            with k.when(left.compare("ge", tried)):
+                k.assign(left, left - tried)
                 k.assign(root, root + bit)
             k.assign(bit, _right(bit, 2))
         limit = select(small.compare("ne", 0), Num(0xFFFF, U64), Num(0xFFFFFFFF, U64))

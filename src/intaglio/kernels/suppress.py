@@ -86,7 +86,7 @@ def _overlap(k: Builder, e: Lanes, box: list[Expr], mine: list[Expr], size: Expr
     shared = k.let("shared", e.mul(sides[0], sides[1]))
     real = both(size.compare("gt", zero), theirs.compare("gt", zero))
     union = select(real, e.sub(e.add(theirs, size), shared), e.const(1.0))
-    return k.let("part", select(real, e.div(shared, union), zero))
+    return k.let("overlapped", select(real, e.div(shared, union), zero))
 
 
 def _rise(k: Builder, e: Lanes, heap: Buffer, worth: Buffer, at: Var, box: Expr) -> None:
