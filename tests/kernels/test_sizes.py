@@ -250,6 +250,15 @@ CASES: dict[str, Moving] = {
     ),
     "average pool": Moving(lambda t: (AveragePool(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)), [f32(1, 2, t, t)])),
     "resize": Moving(lambda t: (Resize((1, t * 2, 8, 3), (1, 2, 2, 1), mode="linear"), [f32(1, t, 4, 3)])),
+    "resize of planes, nearest": Moving(lambda t: (Resize((1, 2, t * 2, t * 2), (1, 1, 2, 2)), [f32(1, 2, t, t)])),
+    "resize of planes, up": Moving(
+        lambda t: (Resize((1, 2, t * 3, t * 2), (1, 1, 3, 2), nearest_mode="ceil"), [f32(1, 2, t, t)])
+    ),
+    "resize of planes, linear": Moving(lambda t: (Resize((1, 2, t * 2, t * 3), (1, 1, 2, 3), mode="linear"), [f32(1, 2, t, t)])),
+    "resize of planes, cubic": Moving(
+        lambda t: (Resize((1, 1, t * 3 // 2, t * 2), (1, 1, 1.5, 2), mode="cubic"), [f32(1, 1, t, t)])
+    ),
+    "resize of planes, down": Moving(lambda t: (Resize((1, 2, t // 2, t // 2), (1, 1, 0.5, 0.5)), [f32(1, 2, t, t)]), low=2),
     "count": Moving(lambda t: (Iota(t, 3, 2), [])),
     "sizes": Moving(lambda t: (Dimensions((t, t * 2 + 1), (2,)), [])),
 }  # fmt: skip
