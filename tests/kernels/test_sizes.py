@@ -30,7 +30,7 @@ from intaglio.ops.norm import LayerNorm
 from intaglio.ops.pool import AveragePool, MaxPool
 from intaglio.ops.quantised import QConv
 from intaglio.ops.quantised_real import QRealMean
-from intaglio.ops.reduce import Reduce, Softmax
+from intaglio.ops.reduce import LogSoftmax, Reduce, Softmax
 from intaglio.ops.resize import Resize
 from intaglio.ops.sizes import Dimensions, Iota
 from intaglio.targets.target import find_target
@@ -164,6 +164,13 @@ CASES: dict[str, Moving] = {
     "softmax along another axis": Moving(lambda t: (Softmax(0), [f32(t, 5)])),
     "layer norm": Moving(lambda t: (LayerNorm(1), [f32(t, 16), f32(16), f32(16)]), frozenset({1, 2})),
     "mean of the last axis": Moving(lambda t: (Reduce("mean", (1,), True), [f32(3, t)])),
+    "mean of rows, four at a time": Moving(lambda t: (Reduce("mean", (2,), True), [f32(2, 7, t)])),
+    "product of rows": Moving(lambda t: (Reduce("prod", (1,), False), [f32(5, t)])),
+    "smallest of rows": Moving(lambda t: (Reduce("min", (1,), False), [f32(9, t)])),
+    "length of planes": Moving(lambda t: (Reduce("l2", (0, 2), False), [f32(3, 5, t)])),
+    "sum of all": Moving(lambda t: (Reduce("sum", (0, 1), False), [f32(t, 11)])),
+    "log softmax": Moving(lambda t: (LogSoftmax(1), [f32(3, t)])),
+    "layer norm of the size": Moving(lambda t: (LayerNorm(1), [f32(3, t), f32(t), f32(t)])),
     "mean of another axis": Moving(lambda t: (Reduce("mean", (0,), False), [f32(t, 19)])),
     "largest, of what is kept": Moving(lambda t: (Reduce("max", (0,), False), [f32(4, t)])),
     "transpose": Moving(lambda t: (Transpose((1, 0)), [f32(t, 13)])),
