@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from intaglio.ops.norm import LayerNorm
 from intaglio.ops.pool import AveragePool, MaxPool
 from intaglio.ops.quantised import QConv
 from intaglio.ops.quantised_real import QRealMean
+from intaglio.ops.recurrent import Gru, Lstm, Recurrent
 from intaglio.ops.reduce import LogSoftmax, Reduce, Softmax
 from intaglio.ops.resize import Resize
 from intaglio.ops.sizes import Dimensions, Iota
@@ -94,6 +96,21 @@ def _bordered(kernel: int, stride: int, pads: tuple[int, ...], apart: int = 1, g
         return op, [f32(1, t, t, 6), f32(20 if group == 1 else 6, 6 // group, kernel, kernel)]
 
     return Moving(make, frozenset({1}), max(1, (kernel - 1) * apart + 1 - pads[1] - pads[3]))
+
+
+def _recurrent(op: Recurrent, batch: int = 1, packed: bool = True) -> Moving:
+    """Steps as many as the caller says. Weights that are not constant run one lane at a time."""
+    rows, both = op.GATES * op.hidden, op.directions
+
+    def make(t: int) -> tuple[Op, Sequence[TensorType]]:
+        x = f32(batch, t, 6) if op.layout_batch_first else f32(t, batch, 6)
+        return op, [x, f32(both, rows, 6), f32(both, rows, op.hidden), f32(both, 2 * rows)]
+
+    return Moving(make, frozenset({1, 2, 3} if packed else ()))
+
+
+def _gated(count: int) -> dict[str, Any]:
+    return {"activations": ("Sigmoid", "Tanh", "Tanh")[:count], "alphas": (0.0,) * count, "betas": (0.0,) * count}
 
 
 Shape = Callable[[int], tuple[int, int, int]]
@@ -170,6 +187,10 @@ CASES: dict[str, Moving] = {
     "length of planes": Moving(lambda t: (Reduce("l2", (0, 2), False), [f32(3, 5, t)])),
     "sum of all": Moving(lambda t: (Reduce("sum", (0, 1), False), [f32(t, 11)])),
     "log softmax": Moving(lambda t: (LogSoftmax(1), [f32(3, t)])),
+    "gru": _recurrent(Gru(10, **_gated(2))),
+    "gru, backwards": _recurrent(Gru(3, "reverse", **_gated(2), layout_batch_first=True, linear_before_reset=True), 2),
+    "lstm": _recurrent(Lstm(5, **_gated(3)), 2),
+    "lstm, computed weights": _recurrent(Lstm(3, **_gated(3)), packed=False),
     "layer norm of the size": Moving(lambda t: (LayerNorm(1), [f32(3, t), f32(t), f32(t)])),
     "mean of another axis": Moving(lambda t: (Reduce("mean", (0,), False), [f32(t, 19)])),
     "largest, of what is kept": Moving(lambda t: (Reduce("max", (0,), False), [f32(4, t)])),
