@@ -135,6 +135,42 @@ def recurrent(op: str, width: int, hidden: int) -> Callable[[], bytes]:
     return make
 
 
+def mean(shape: list[int | str], *axes: int) -> Callable[[], bytes]:
+    def make() -> bytes:
+        net = Net(shape)
+        net.add("ReduceMean", net.at, net.constant(np.array(axes, np.int64)), keepdims=0)
+        return net.file()
+
+    return make
+
+
+def pooled(width: int) -> Callable[[], bytes]:
+    """The end of a classifier."""
+
+    def make() -> bytes:
+        net = Net([1, width, "T", "T"])
+        net.add("Relu", net.add("Conv", net.at, net.drawn(width, width, 1, 1), net.drawn(width)))
+        net.add("Gemm", net.add("Flatten", net.add("GlobalAveragePool", net.at)), net.drawn(width, 10), net.drawn(10))
+        return net.file()
+
+    return make
+
+
+def resized(channels: int, mode: str, convolved: bool = False, **attributes: Any) -> Callable[[], bytes]:
+    """Twice as high and wide; `convolved`: between convolutions, as in a U-Net."""
+
+    def make() -> bytes:
+        net = Net([1, channels, "T", "T"])
+        if convolved:
+            net.add("Relu", net.add("Conv", net.at, net.drawn(channels, channels, 1, 1), net.drawn(channels)))
+        net.add("Resize", net.at, "", net.constant(np.array([1, 1, 2, 2], np.float32)), mode=mode, **attributes)
+        if convolved:
+            net.add("Relu", net.add("Conv", net.at, net.drawn(channels, channels, 1, 1), net.drawn(channels)))
+        return net.file()
+
+    return make
+
+
 SAME = {"pads": [1, 1]}
 MODELS: dict[str, Sized] = {
     "words 32, 2 heads, 1 layer": Sized(words(32, 2, 1), 128),
@@ -162,5 +198,12 @@ MODELS: dict[str, Sized] = {
     "max pool 1d": Sized(layer([1, 16, "T"], ("MaxPool", {"kernel_shape": [3], "pads": [1, 1], "strides": [1]})), 16),
     "average pool 1d": Sized(layer([1, 24, "T"], ("AveragePool", {"kernel_shape": [4], "pads": [2, 1], "strides": [2]})), 64),
     "mean of T": Sized(layer([1, "T", 24], ("ReduceMean", {"keepdims": 1})), 16),
+    "mean of words, 64": Sized(mean([1, "T", 64], 1), 64),
+    "mean of rows of T": Sized(mean([1, 48, "T"], 2), 128),
     "global average pool": Sized(layer([1, 32, "T"], ("GlobalAveragePool", {})), 64),
+    "conv 1x1, global average pool": Sized(pooled(32), 17),
+    "resize nearest": Sized(resized(16, "nearest"), 33),
+    "resize linear": Sized(resized(16, "linear"), 33),
+    "convs, resize nearest": Sized(resized(16, "nearest", True), 33),
+    "convs, resize linear": Sized(resized(16, "linear", True), 33),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,8 @@ from intaglio.ops.norm import LayerNorm
 from intaglio.ops.pool import AveragePool, MaxPool
 from intaglio.ops.quantised import QConv
 from intaglio.ops.quantised_real import QRealMean
-from intaglio.ops.reduce import Reduce, Softmax
+from intaglio.ops.recurrent import Gru, Lstm, Recurrent
+from intaglio.ops.reduce import LogSoftmax, Reduce, Softmax
 from intaglio.ops.resize import Resize
 from intaglio.ops.sizes import Dimensions, Iota
 from intaglio.targets.target import find_target
@@ -94,6 +96,21 @@ def _bordered(kernel: int, stride: int, pads: tuple[int, ...], apart: int = 1, g
         return op, [f32(1, t, t, 6), f32(20 if group == 1 else 6, 6 // group, kernel, kernel)]
 
     return Moving(make, frozenset({1}), max(1, (kernel - 1) * apart + 1 - pads[1] - pads[3]))
+
+
+def _recurrent(op: Recurrent, batch: int = 1, packed: bool = True) -> Moving:
+    """Steps as many as the caller says. Weights that are not constant run one lane at a time."""
+    rows, both = op.GATES * op.hidden, op.directions
+
+    def make(t: int) -> tuple[Op, Sequence[TensorType]]:
+        x = f32(batch, t, 6) if op.layout_batch_first else f32(t, batch, 6)
+        return op, [x, f32(both, rows, 6), f32(both, rows, op.hidden), f32(both, 2 * rows)]
+
+    return Moving(make, frozenset({1, 2, 3} if packed else ()))
+
+
+def _gated(count: int) -> dict[str, Any]:
+    return {"activations": ("Sigmoid", "Tanh", "Tanh")[:count], "alphas": (0.0,) * count, "betas": (0.0,) * count}
 
 
 Shape = Callable[[int], tuple[int, int, int]]
@@ -164,6 +181,17 @@ CASES: dict[str, Moving] = {
     "softmax along another axis": Moving(lambda t: (Softmax(0), [f32(t, 5)])),
     "layer norm": Moving(lambda t: (LayerNorm(1), [f32(t, 16), f32(16), f32(16)]), frozenset({1, 2})),
     "mean of the last axis": Moving(lambda t: (Reduce("mean", (1,), True), [f32(3, t)])),
+    "mean of rows, four at a time": Moving(lambda t: (Reduce("mean", (2,), True), [f32(2, 7, t)])),
+    "product of rows": Moving(lambda t: (Reduce("prod", (1,), False), [f32(5, t)])),
+    "smallest of rows": Moving(lambda t: (Reduce("min", (1,), False), [f32(9, t)])),
+    "length of planes": Moving(lambda t: (Reduce("l2", (0, 2), False), [f32(3, 5, t)])),
+    "sum of all": Moving(lambda t: (Reduce("sum", (0, 1), False), [f32(t, 11)])),
+    "log softmax": Moving(lambda t: (LogSoftmax(1), [f32(3, t)])),
+    "gru": _recurrent(Gru(10, **_gated(2))),
+    "gru, backwards": _recurrent(Gru(3, "reverse", **_gated(2), layout_batch_first=True, linear_before_reset=True), 2),
+    "lstm": _recurrent(Lstm(5, **_gated(3)), 2),
+    "lstm, computed weights": _recurrent(Lstm(3, **_gated(3)), packed=False),
+    "layer norm of the size": Moving(lambda t: (LayerNorm(1), [f32(3, t), f32(t), f32(t)])),
     "mean of another axis": Moving(lambda t: (Reduce("mean", (0,), False), [f32(t, 19)])),
     "largest, of what is kept": Moving(lambda t: (Reduce("max", (0,), False), [f32(4, t)])),
     "transpose": Moving(lambda t: (Transpose((1, 0)), [f32(t, 13)])),
@@ -250,6 +278,15 @@ CASES: dict[str, Moving] = {
     ),
     "average pool": Moving(lambda t: (AveragePool(kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1)), [f32(1, 2, t, t)])),
     "resize": Moving(lambda t: (Resize((1, t * 2, 8, 3), (1, 2, 2, 1), mode="linear"), [f32(1, t, 4, 3)])),
+    "resize of planes, nearest": Moving(lambda t: (Resize((1, 2, t * 2, t * 2), (1, 1, 2, 2)), [f32(1, 2, t, t)])),
+    "resize of planes, up": Moving(
+        lambda t: (Resize((1, 2, t * 3, t * 2), (1, 1, 3, 2), nearest_mode="ceil"), [f32(1, 2, t, t)])
+    ),
+    "resize of planes, linear": Moving(lambda t: (Resize((1, 2, t * 2, t * 3), (1, 1, 2, 3), mode="linear"), [f32(1, 2, t, t)])),
+    "resize of planes, cubic": Moving(
+        lambda t: (Resize((1, 1, t * 3 // 2, t * 2), (1, 1, 1.5, 2), mode="cubic"), [f32(1, 1, t, t)])
+    ),
+    "resize of planes, down": Moving(lambda t: (Resize((1, 2, t // 2, t // 2), (1, 1, 0.5, 0.5)), [f32(1, 2, t, t)]), low=2),
     "count": Moving(lambda t: (Iota(t, 3, 2), [])),
     "sizes": Moving(lambda t: (Dimensions((t, t * 2 + 1), (2,)), [])),
 }  # fmt: skip

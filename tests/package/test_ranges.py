@@ -100,6 +100,22 @@ def test_patches_of_a_range_stay_inside_of_the_image(tmp_path: Path) -> None:
     assert done.returncode == 0 and "H=5, W=7:" in done.stdout, done.stdout + done.stderr
 
 
+@needs_gcc
+@pytest.mark.parametrize("target", ["x86-64-v3", pytest.param("x86-64", marks=pytest.mark.slow)])
+def test_the_last_lanes_of_a_row_of_a_range_stay_inside_of_it(target: str, tmp_path: Path) -> None:
+    twice = {"scales": np.asarray([1, 1, 2, 2], np.float32)}
+    nodes = [
+        node("Softmax", "x", "weights", axis=-1), node("GlobalAveragePool", "x", "mean"), node("ReduceMax", "x", "top", axes=[3]),
+        node("Resize", "x _ scales", "near", mode="nearest"), node("Resize", "x _ scales", "between", mode="linear"),
+    ]  # fmt: skip
+    outputs = [value(name, None) for name in ("weights", "mean", "top", "near", "between")]
+    path = saved(model(nodes, [value("x", [1, 5, "T", "T"])], outputs, twice, opset=17), tmp_path)
+    flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    package = intaglio.compile(path, output=tmp_path / "p", dims={"T": (1, 19)}, cflags=flags, cc="gcc", target=target)
+    done = subprocess.run([package.folder / "bin" / "model", "--selftest"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "T=1:" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.slow
 def test_patches_of_a_range_have_the_bits_of_each_size(tmp_path: Path) -> None:
     path = saved(picture(), tmp_path)

@@ -93,9 +93,10 @@ class Builder:
     def assign(self, var: Var, value: Operand) -> None:
         self.emit(Assign(var, as_expr(value, var.type)))
 
-    def store(self, buffer: Buffer, index: Operand, value: Expr, count: int = 0) -> None:
-        count = operator.index(count)  # lanes are never a size of the caller
-        self.emit(Store(buffer, idx(index), value, 0 if count == value.type.lanes else count))
+    def store(self, buffer: Buffer, index: Operand, value: Expr, count: int = 0, left: Expr | None = None) -> None:
+        """All lanes, the first `count`, or the first `left` where the caller's size says how many there are: fewer than all."""
+        count = operator.index(count) if left is None else value.type.lanes - 1  # lanes are never a size of the caller
+        self.emit(Store(buffer, idx(index), value, 0 if count == value.type.lanes else count, left))
 
     def comment(self, text: str) -> None:
         self.emit(Comment(text))

@@ -99,7 +99,7 @@ class Printer:
             case Load():
                 place = f"{expr.buffer.name}[{self.expr(expr.index)}]"
                 if expr.count:
-                    return f"ig_load_part(&{place}, {expr.count})", 20
+                    return f"ig_load_part(&{place}, {self._count(expr)})", 20
                 if expr.type.lanes > 1:
                     load = (self.isa.integers.loads or {}).get(str(expr.type), self.isa.load)
                     self.integers = self.integers or load is not self.isa.load
@@ -231,6 +231,10 @@ class Printer:
             self._stmt(stmt, "    " * depth, depth, lines)
         return lines
 
+    def _count(self, part: Load | Store) -> str:
+        """Of the lanes that a load or a store takes."""
+        return str(part.count) if part.left is None else f"(int){self.expr(part.left, 14)}"
+
     def _stmt(self, stmt: Stmt, pad: str, depth: int, lines: list[str]) -> None:
         match stmt:
             case Let():
@@ -243,7 +247,7 @@ class Printer:
                 if stmt.count:
                     part = "ig_store_bytes" if stmt.value.type.kind in ("i8", "u8") else "ig_store_part"
                     self.integers = self.integers or part == "ig_store_bytes"
-                    lines.append(f"{pad}{part}(&{place}, {self.expr(stmt.value)}, {stmt.count});")
+                    lines.append(f"{pad}{part}(&{place}, {self.expr(stmt.value)}, {self._count(stmt)});")
                 elif stmt.value.type.lanes > 1:
                     store = (self.isa.integers.stores or {}).get(str(stmt.value.type), self.isa.store)
                     self.integers = self.integers or store is not self.isa.store

@@ -184,7 +184,12 @@ class _Machine:
 
     def stores(self, stmt: Store) -> Act:
         buffer, lanes, some = stmt.buffer, stmt.count or stmt.value.type.lanes, stmt.count
-        index, value = self.code(stmt.index), self.code(stmt.value)
+        index, value, left = self.code(stmt.index), self.code(stmt.value), self.left(stmt)
+
+        def store_left(machine: _Machine) -> None:
+            array, at, some = machine.memory[buffer], int(index(machine)), left(machine)
+            assert at >= 0 and at + some <= array.size, f"{buffer.name}[{at}] is outside of {array.size}"
+            array[at : at + some] = np.asarray(value(machine))[:some]
 
         def store(machine: _Machine) -> None:
             array, at = machine.memory[buffer], int(index(machine))
@@ -195,7 +200,18 @@ class _Machine:
             else:
                 array[at : at + lanes] = np.asarray(stored)[:lanes] if some else stored
 
-        return store
+        return store if stmt.left is None else store_left
+
+    def left(self, part: Load | Store) -> Callable[[_Machine], int]:
+        """How many lanes a load or a store takes: at least one, and not all."""
+        code, count = None if part.left is None else self.code(part.left), part.count
+
+        def number(machine: _Machine) -> int:
+            some = count if code is None else int(code(machine))
+            assert 0 < some <= count, f"{part.buffer.name}: {some} lanes of {count}"
+            return some
+
+        return number
 
     def eval(self, expr: Expr) -> Scalar:
         code = self.codes.codes.get(id(expr))
@@ -220,7 +236,14 @@ class _Machine:
 
     def load(self, expr: Load) -> Code:
         buffer, at_code, lanes, all_lanes = expr.buffer, self.code(expr.index), expr.count or expr.type.lanes, expr.type.lanes
-        some = expr.count > 0
+        some, left = expr.count > 0, self.left(expr)
+
+        def loaded_left(machine: _Machine) -> Scalar:
+            array, at, some = machine.memory[buffer], int(at_code(machine)), left(machine)
+            assert at >= 0 and at + some <= array.size, f"{buffer.name}[{at}] is outside of {array.size}"
+            part = np.zeros(all_lanes, array.dtype)
+            part[:some] = array[at : at + some]
+            return part
 
         def loaded(machine: _Machine) -> Scalar:
             array, at = machine.memory[buffer], int(at_code(machine))
@@ -231,7 +254,7 @@ class _Machine:
                 return part
             return array[at] if lanes == 1 else array[at : at + lanes].copy()
 
-        return loaded
+        return loaded if expr.left is None else loaded_left
 
     def operation(self, op: Op, args: list[Code]) -> Code:
         if op.op == "select":

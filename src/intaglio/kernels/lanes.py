@@ -19,11 +19,13 @@ INSTRUCTIONS = frozenset({"sqrt", "floor", "ceil", "round"})  # functions that e
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """`kind` is the element type computed in; more than one lane means f32."""
+    """`kind` is the element type computed in; more than one lane means f32. `left`: loads take only so many lanes, which a size
+    of the caller says: from 1 to all but one."""
 
     isa: Isa
     lanes: int = 1
     kind: str = "f32"
+    left: Expr | None = None
 
     @staticmethod
     def scalar(kind: str = "f32") -> Lanes:
@@ -56,7 +58,8 @@ class Lanes:
     def load(self, buffer: Buffer, index: Operand, count: int = 0) -> Expr:
         """Load in the type of the arithmetic: f16 and bf16 are widened. `count` lanes only, if given."""
         stored, count = Type(buffer.dtype.value, self.lanes), operator.index(count)  # lanes are never a size of the caller
-        return cast(Load(buffer, idx(index), stored, 0 if count == self.lanes else count), self.type)
+        count = count if self.left is None else self.lanes - 1
+        return cast(Load(buffer, idx(index), stored, 0 if count == self.lanes else count, self.left), self.type)
 
     def _binary(self, name: str, a: Expr, b: Expr) -> Expr:
         return Op(("v" if self.vector else "") + name, (a, b), self.type)

@@ -107,12 +107,13 @@ class Var(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Load(Expr):
-    """`count` lanes are read where it is not 0; the others are 0.0."""
+    """`count` lanes are read where it is not 0; the others are 0.0. Only `left` of these, where it is given: at least 1."""
 
     buffer: Buffer
     index: Expr
     type: Type
     count: int = 0
+    left: Union[Expr, None] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,12 +251,13 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Writes all lanes, or the first `count`."""
+    """Writes all lanes, or the first `count`; only `left` of these, where it is given: at least 1."""
 
     buffer: Buffer
     index: Expr
     value: Expr
     count: int = 0
+    left: Union[Expr, None] = None
 
 
 @dataclass(frozen=True, slots=True)

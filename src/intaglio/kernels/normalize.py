@@ -7,20 +7,23 @@ import math
 import numpy as np
 
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import most, moves
+from intaglio.ir.sizes import Size, most, moves
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import Buffer, Expr, Type, cast, idx, imax, imin
+from intaglio.kernels.part import Part
 from intaglio.kernels.reduce import across, fold, reciprocal, split_axis, start_value
 from intaglio.ops.norm import BatchNorm, LayerNorm, Lrn
 from intaglio.ops.reduce import LogSoftmax, Softmax
 
 
 class Row:
-    """A row of `size` numbers from `base` on: folding it and rewriting it, in vectors and a rest."""
+    """A row of `size` numbers from `base` on: folding it and rewriting it, in vectors and a rest. The rest is numbers one at a
+    time. Where the caller gives the size, it is a vector with as many lanes as are left, which stays in a register until it is
+    finished: a load of fewer lanes waits for a store of fewer lanes."""
 
     def __init__(self, job: Job, x: Buffer, y: Buffer, base: Expr, size: int, stride: int, kind: str) -> None:
         self.job, self.k, self.x, self.y, self.base, self.size, self.stride = job, job.k, x, y, base, size, stride
@@ -28,6 +31,11 @@ class Row:
         fast = kind == "f32" and x.dtype is DType.F32 and y.dtype is DType.F32 and stride == 1 and most(size) >= job.isa.lanes > 1
         self.e = job.vector if fast else self.one
         self.done = size // self.e.lanes * self.e.lanes if fast else 0
+        self.part = Part.of(job, size - self.done) if fast and isinstance(size, Size) else None
+        if self.part is not None:
+            self.tail = self.k.var("tail", self.e.const(0.0), self.e.type)
+            with self.part.there():
+                self.k.assign(self.tail, self.part.lanes.load(x, base + self.done))
 
     def total(self, name: str, kind: str, term: object, source: Buffer | None = None) -> Expr:
         """Fold `term(lanes, value)` over the row."""
@@ -38,11 +46,34 @@ class Row:
             acc = k.var(f"{name}s", start_value(self.e, kind), self.e.type)
             with k.loop("j", 0, self.done, self.e.lanes) as j:
                 k.assign(acc, fold(self.e, kind, acc, term(self.e, k.let("v", self.e.load(source, self.base + j)))))
+            if self.part is not None:
+                with self.part.there():
+                    value = self.part.filled(term(self.part.lanes, self.tail), start_value(self.e, kind))
+                    k.assign(acc, fold(self.e, kind, acc, value))
             k.assign(rest, across(k, self.e, kind, acc))
+        if self.part is not None:
+            return rest
         with k.loop("j", self.done, self.size) as j:
             value = k.let("v", self.one.load(source, self.base + j * self.stride))
             k.assign(rest, fold(self.one, kind, rest, term(self.one, value)))
         return rest
+
+    def summed(self, name: str, value: object) -> Expr:
+        """The sum of all `y[j] = value(lanes, x[j], j)`, which are read and written again."""
+        assert callable(value)
+        k, e = self.k, self.e
+        if self.part is None:
+            self.rewrite(value)
+            return self.total(name, "sum", lambda e, v: v, source=self.y)
+        acc = k.var(f"{name}s", e.const(0.0), e.type)
+        with k.loop("j", 0, self.done, e.lanes) as j:
+            result = k.let("made", value(e, k.let("v", e.load(self.x, self.base + j)), j))
+            k.store(self.y, self.base + j, result)
+            k.assign(acc, e.add(acc, result))
+        with self.part.there():
+            k.assign(self.tail, value(self.part.lanes, self.tail, idx(self.done)))
+            k.assign(acc, e.add(acc, self.part.filled(self.tail, e.const(0.0))))
+        return k.let(name, across(k, e, "sum", acc))
 
     def rewrite(self, value: object, source: Buffer | None = None) -> None:
         """y[j] = value(lanes, x[j], j)."""
@@ -51,6 +82,11 @@ class Row:
         if most(self.done):
             with k.loop("j", 0, self.done, self.e.lanes) as j:
                 k.store(self.y, self.base + j, value(self.e, k.let("v", self.e.load(source, self.base + j)), j))
+        if self.part is not None:
+            with self.part.there():
+                result = value(self.part.lanes, self.tail, idx(self.done))
+                k.store(self.y, self.base + self.done, result, left=self.part.left)
+            return
         with k.loop("j", self.done, self.size) as j:
             at = self.base + j * self.stride
             result = value(self.one, k.let("v", self.one.load(source, at)), j)
@@ -78,8 +114,7 @@ def softmax(job: Job) -> Lowered:
             total = row.total("total", "sum", lambda e, v: e.call("exp", shifted(e, v)))
             row.rewrite(lambda e, v, j: e.div(e.call("exp", shifted(e, v)), e.splat(total)))
         else:
-            row.rewrite(lambda e, v, j: e.call("exp", shifted(e, v)))
-            total = row.total("total", "sum", lambda e, v: v, source=y)
+            total = row.summed("total", lambda e, v, j: e.call("exp", shifted(e, v)))
             factor = k.let("factor", row.one.div(row.one.const(1.0), total))
             row.rewrite(lambda e, v, j: e.mul(v, e.splat(factor)), source=y)
     return job.done(op.NAME, f"{op.NAME} along axis {op.axis}\n{out.dtype.value}{list(out.shape)}", op.NAME, in_place=True)

@@ -6,7 +6,8 @@
 
 Constant weights of f32 (stored so, or as i8 or f16) are packed and run in register tiles; weights that are computed, and doubles,
 run one lane at a time. Scales of i8 weights multiply the sums before the bias comes.
-Scratch holds xg, rg, h, c and (for a GRU that resets first) reset * h.
+Scratch holds xg, rg, h, c and (for a GRU that resets first) reset * h. Where the caller gives the number of steps, xg comes last:
+the others are then at places that a compiler knows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from intaglio.ir.graph import Array, Value
+from intaglio.ir.sizes import Size
 from intaglio.ir.types import DType
 from intaglio.kernels.builder import Builder
 from intaglio.kernels.contraction.fma import Fma, pack_bias, pack_panels
@@ -69,11 +71,14 @@ class _Cells:
         self.one = Lanes.scalar(self.kind)
         self.width = self.gates * self.hidden
         rows = self.time * self.batch
-        self.at_rg = rows * self.width
+        self.at_rg = 0 if isinstance(rows, Size) else rows * self.width
         self.at_h = self.at_rg + self.width
         self.at_c = self.at_h + self.batch * self.hidden
         self.at_rh = self.at_c + (self.batch * self.hidden if op.STATES == 2 else 0)
         size = self.at_rh + (self.hidden if isinstance(op, Gru) else 0)
+        self.at_xg = 0
+        if isinstance(rows, Size):
+            self.at_xg, size = size, size + rows * self.width
         self.x = job.operand(0, "x")
         self.raw = [None if v is None or self.packed else job.reads(v, n) for v, n in ((self.w, "w"), (self.r, "r"), (self.b, "b"))]
         self.raw_scales = [
@@ -152,7 +157,7 @@ class _Cells:
         """xg for all rows of x, in the order of x."""
         product, k, rows = self.inputs[d], self.k, self.time * self.batch
         if product.tile is not None:
-            self._tiled(product, rows, self.x, idx(0), idx(0))
+            self._tiled(product, rows, self.x, idx(0), idx(self.at_xg))
             return
         e, late = self.one, isinstance(self.op, Gru) and self.op.linear_before_reset
         with k.loop("row", 0, rows) as row, k.loop("g", 0, self.width) as g:
@@ -171,7 +176,7 @@ class _Cells:
                 )
                 first = e.load(product.bias, g + product.bias_base)
                 k.assign(total, e.add(total, e.choose(g.compare("ge", 2 * self.hidden), first, both) if late else both))
-            k.store(self.scratch, row * self.width + g, total)
+            k.store(self.scratch, row * self.width + g + self.at_xg, total)
 
     def _rescale(self, total: Var, product: _Product, g: Expr) -> None:
         if product.scale is not None:
@@ -305,7 +310,7 @@ def _direction(cells: _Cells, d: int) -> None:
 
 def _one_step(cells: _Cells, d: int, n: Expr, t: Expr) -> None:
     op, k, h = cells.op, cells.k, cells.hidden
-    row = k.let("xg", (n * cells.time + t if op.layout_batch_first else t * cells.batch + n) * cells.width)
+    row = k.let("xg", (n * cells.time + t if op.layout_batch_first else t * cells.batch + n) * cells.width + cells.at_xg)
     if op.layout_batch_first:
         y = k.let("to", ((n * cells.time + t) * op.directions + d) * h)
     else:

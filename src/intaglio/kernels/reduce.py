@@ -1,7 +1,8 @@
 """Reductions, arg-reductions and running sums.
 
 Neighbouring axes that are both reduced or both kept are merged first. When the last axis is kept, lanes run along it; when it is
-reduced, four vectors of partial sums run along it and are added up at the end. Integers and doubles run one lane at a time.
+reduced, four vectors of partial sums run along it and are added up at the end. Where the caller gives its size, four rows share
+the turns of a loop, with two vectors each. Integers and doubles run one lane at a time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import BOOL, Buffer, Expr, Load, Num, Op, Type, Var, both, cast, either, idx
+from intaglio.kernels.part import Part
 from intaglio.ops.base import normal_axes
 from intaglio.ops.reduce import ArgReduce, Cumsum, Reduce
 
@@ -144,6 +146,9 @@ def reduce(job: Job) -> Lowered:
     if fast and not axes[-1].reduced and most(axes[-1].size) >= lanes and not isinstance(axes[-1].size, Size):
         _kept_last(job, op.kind, x, y, kept, gone, to, count)
         return job.done(f"reduce_{op.kind}", about, f"reduce(lanes={lanes})")
+    if fast and isinstance(axes[-1].size, Size) and axes[-1].reduced and most(axes[-1].size) >= lanes:
+        _rows(job, op.kind, x, y, kept, gone, to, count)
+        return job.done(f"reduce_{op.kind}", about, f"reduce(lanes={lanes})")
     with k.loops([f"i{n}" for n in range(len(kept))], [a.size for a in kept]) as at:
         base = k.let("from", offset_of(at, [a.stride for a in kept]))
         place = offset_of(at, list(to))
@@ -244,6 +249,63 @@ def _reduced_last(job: Job, kind: str, x: Buffer, base: Expr, gone: list[_Axis],
         joined = k.let("joined", fold(e, join, joined, acc[v]))
     total = k.let("total", fold(one, join, rest, k.let("lanes", across(k, e, join, joined))))
     return _finish(one, kind, total, count)
+
+
+_ROWS = 4
+
+
+def _rows(job: Job, kind: str, x: Buffer, y: Buffer, kept: list[_Axis], gone: list[_Axis], to: Shape, count: int) -> None:
+    """Rows whose length the caller gives."""
+    k = job.k
+    *outer, last = kept or [_Axis(1, 0, False)]
+    with k.loops([f"i{n}" for n in range(len(outer))], [a.size for a in outer]) as at:
+        base = k.let("from", offset_of(at, [a.stride for a in outer]))
+        place = k.let("to", offset_of(at, list(to[: len(outer)])))
+        part = Part.of(job, gone[-1].size % job.isa.lanes)
+
+        def some(first: Expr, rows: int) -> None:
+            starts = [k.let(f"row{r}", base + (first + r) * last.stride) for r in range(rows)]
+            for r, total in enumerate(_totals(job, kind, x, starts, gone, part)):
+                k.store(y, place + first + r, _finish(Lanes.scalar(), kind, k.let(f"total{r}", total), count))
+
+        done = last.size // _ROWS * _ROWS
+        with k.loop("i", 0, done, _ROWS) as i:
+            some(i, _ROWS)
+        with k.loop("i", done, last.size) as i:
+            some(i, 1)
+
+
+def _totals(job: Job, kind: str, x: Buffer, starts: list[Expr], gone: list[_Axis], part: Part | None) -> list[Expr]:
+    """A number for each row: vectors of it side by side, single vectors, and the lanes that are left."""
+    k, e, lanes = job.k, job.vector, job.isa.lanes
+    *outer, last = gone
+    ways = max(1, min(most(last.size) // lanes, 2 if len(starts) > 1 else 4))
+    acc = [[k.var(f"acc{r}", start_value(e, kind), e.type) for _ in range(ways)] for r in range(len(starts))]
+
+    def add(which: Lanes, at: Expr, vectors: int) -> None:
+        for sums, start in zip(acc, starts, strict=True):
+            for v in range(vectors):
+                value = k.let("v", which.load(x, start + at + v * lanes))
+                if which.left is not None and part is not None and kind in ("max", "min", "prod"):
+                    value = part.filled(value, start_value(e, kind))
+                k.assign(sums[v], fold(e, kind, sums[v], value))
+
+    with k.loops([f"r{n}" for n in range(len(outer))], [a.size for a in outer]) as at:
+        first = k.let("first", offset_of(at, [a.stride for a in outer]))
+        done = last.size // (ways * lanes) * (ways * lanes)
+        with k.loop("j", 0, done, ways * lanes) as j:
+            add(e, first + j, ways)
+        whole = last.size // lanes * lanes
+        with k.loop("j", done, whole, lanes) as j:
+            add(e, first + j, 1)
+        if part is not None:
+            with part.there():
+                add(part.lanes, first + whole, 1)
+    join = {"l1": "sum", "l2": "sum", "sum_square": "sum"}.get(kind, kind)
+    for sums in acc:
+        for other in sums[1:]:
+            k.assign(sums[0], fold(e, join, sums[0], other))
+    return [across(k, e, join, sums[0]) for sums in acc]
 
 
 def across(k: Builder, e: Lanes, kind: str, vector: Expr) -> Expr:

@@ -1,6 +1,8 @@
 """Resize: the coordinates are arithmetic at compile time; the kernel reads a table of source indices and weights per axis.
 
 Axes that keep their size at the end (channels in NHWC) are one run: copied whole by `nearest`, computed in vectors by the others.
+Where the caller gives the size, the table is that of the largest, and sources beyond the end are the last element. Few columns at
+the end have such sources: they are a loop of their own, so that the others need no test. Rows that `nearest` repeats are copied.
 """
 
 from __future__ import annotations
@@ -10,13 +12,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from intaglio.ir.sizes import Size, Undecided, largest, most
+from intaglio.ir.sizes import Size, Undecided, larger, largest, most, values_of
 from intaglio.ir.types import DType, strides_of
 from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import BOOL, IDX, Buffer, Expr, Load, Num, Op, Type, cast, idx, imin
+from intaglio.kernels.loop import BOOL, IDX, Buffer, Expr, Load, Num, Op, Type, both, cast, idx, imax, imin
 from intaglio.ops.resize import Resize, Taps
 
 
@@ -36,11 +38,12 @@ def resize(job: Job) -> Lowered:
     first = max(moved, default=-1) + 1
     inner = math.prod(out[first:])
     source, to = strides_of(shape), strides_of(out)
-    with k.loops([f"i{a}" for a in range(first)], list(out[:first])) as at:
+
+    def column(at: list[Expr], ends: list[int]) -> None:
         place = k.let("to", offset_of(at, list(to[:first])))
         outside = _outside(job, {a: taps[a] for a in moved}, tables, at)
         if op.mode == "nearest":
-            spots = [_source(tables[a][0], at[a], 1, idx(0), shape[a]) if a in tables else at[a] for a in range(first)]
+            spots = [_source(tables[a][0], at[a], 1, idx(0), ends[a]) if a in tables else at[a] for a in range(first)]
             base = k.let("from", offset_of(spots, list(source[:first])))
             if outside is None:
                 k.copy(y, place, x, base, inner)
@@ -58,7 +61,26 @@ def resize(job: Job) -> Lowered:
                     )
                     k.store(y, place + c, cast(value, Type(y.dtype.value)))
         else:
-            _interpolate(job, op, x, y, at, tables, taps, first, inner, place, outside)
+            _interpolate(job, op, x, y, at, tables, taps, first, inner, place, outside, ends)
+
+    last = first - 1
+
+    def row(outer: list[Expr]) -> None:
+        free = _free(taps[last], shape[last], out[last])
+        for low, high, end in ((0, free, 0), (free, out[last], shape[last])):
+            if low != high:
+                with k.loop(f"i{last}", low, high) as i:
+                    column([*outer, i], [*shape[:last], end])
+
+    with k.loops([f"i{a}" for a in range(last)], list(out[:last])) as outer:
+        if op.mode == "nearest" and isinstance(out[last], Size) and last - 1 in moved and op.scales[last - 1] >= 2:
+            with k.when(_same_source(tables[last - 1][0], outer[-1])):
+                place = k.let("to", offset_of(outer, list(to[:last])))
+                k.copy(y, place, y, place - to[last - 1], to[last - 1])
+            with k.otherwise():
+                row(outer)
+        else:
+            row(outer)
     about = f"resize {op.mode} ({op.coordinate_mode}), {list(shape)} -> {list(out)}"
     return job.done(f"resize_{op.mode}", about)
 
@@ -74,6 +96,15 @@ def _taps(op: Resize, axis: int, size: int) -> Taps:
     if op.coordinate_mode not in _BY_SCALE or op.exclude_outside or op.antialias:
         raise Undecided(f"coordinates by `{op.coordinate_mode}` depend on the size `{size}`")
     return replace(op, shape=largest(op.shape)).taps(axis, _FAR)
+
+
+def _free(taps: Taps, size: int, out: int) -> int:
+    """So many elements from the start on have no source beyond the end, however large the axis is."""
+    if not isinstance(size, Size):
+        return out
+    furthest = np.maximum.accumulate([max(at) for at in taps.indices])
+    tail = int(np.max(values_of(out) - np.searchsorted(furthest, values_of(size))))
+    return larger(out - tail, 0) if tail > 0 else out
 
 
 def _keeps(op: Resize, axis: int, size: int, taps: Taps) -> bool:
@@ -97,9 +128,15 @@ def _joined(indices: tuple[int, ...], weights: tuple[float, ...]) -> list[float]
     return [total[j] if j not in indices[:n] else 0.0 for n, j in enumerate(indices)]
 
 
-def _source(index: Buffer, i: Expr, width: int, tap: Expr, size: int) -> Expr:
+def _source(index: Buffer, i: Expr, width: int, tap: Expr, end: int) -> Expr:
+    """The index in the table; the last before `end` at most, where the caller gives it."""
     at = cast(Load(index, i * width + tap, Type("i32")), IDX)
-    return imin(at, size - 1) if isinstance(size, Size) else at
+    return imin(at, end - 1) if isinstance(end, Size) else at
+
+
+def _same_source(index: Buffer, i: Expr) -> Expr:
+    """Does this row have the source of the one before?"""
+    return both(i.compare("gt", 0), Load(index, i, Type("i32")).compare("eq", Load(index, imax(i, 1) - 1, Type("i32"))))
 
 
 def _outside(
@@ -116,7 +153,7 @@ def _outside(
 
 def _interpolate(
     job: Job, op: Resize, x: Buffer, y: Buffer, at: list[Expr], tables: dict[int, tuple[Buffer, Buffer | None, Buffer | None]],
-    taps: list[Taps], first: int, inner: int, place: Expr, outside: Expr | None,
+    taps: list[Taps], first: int, inner: int, place: Expr, outside: Expr | None, ends: list[int],
 ) -> None:  # fmt: skip
     k = job.k
     kind = computed_in(y.dtype) if y.dtype.is_float else "f64"
@@ -133,7 +170,7 @@ def _interpolate(
             spots = list(at)
             weight: Expr | None = None
             for n, a in enumerate(moved):
-                spots[a] = _source(tables[a][0], at[a], widths[n], tap[n], job.type(0).shape[a])
+                spots[a] = _source(tables[a][0], at[a], widths[n], tap[n], ends[a])
                 table = tables[a][1]
                 assert table is not None
                 part = cast(Load(table, at[a] * widths[n] + tap[n], Type(table.dtype.value)), Type(kind))

@@ -56,7 +56,7 @@ def _names(*exprs: Expr) -> set[str]:
             case Var():
                 found.add(expr.name)
             case Load():
-                found |= _names(expr.index)
+                found |= _names(expr.index, *(() if expr.left is None else (expr.left,)))
             case Op():
                 found |= _names(*expr.args)
     return found
@@ -108,7 +108,7 @@ def _statement(stmt: Stmt) -> tuple[Stmt, set[str]]:
         case Assign():
             return stmt, _names(stmt.value, stmt.var)
         case Store():
-            return stmt, _names(stmt.index, stmt.value)
+            return stmt, _names(stmt.index, stmt.value, *(() if stmt.left is None else (stmt.left,)))
         case CopyRun():
             return stmt, _names(stmt.to_index, stmt.source_index)
         case Prefetch():
