@@ -82,9 +82,8 @@ def test_profile_takes_the_inputs_and_their_sizes(intaglio: Intaglio, tmp_path: 
 
 def test_a_model_that_rejects_random_data_is_profiled_on_inputs(intaglio: Intaglio, tmp_path: Path) -> None:
     """A crop of 3 to 5 elements, as many as an input says."""
-    graph = model(
-        [node("Slice", "x zero n", "y")], [value("x", [8]), value("n", [1], TensorProto.INT64)], constants={"zero": np.zeros(1, np.int64)}
-    )
+    inputs = [value("x", [8]), value("n", [1], TensorProto.INT64)]
+    graph = model([node("Slice", "x zero n", "y")], inputs, constants={"zero": np.zeros(1, np.int64)})
     made = intaglio("compile", saved(graph, tmp_path), "--max", "y=3..5", "-o", tmp_path / "p")
     assert made.code == 0, made.err
     np.savez(tmp_path / "x.npz", x=np.ones(8, np.float32), n=np.array([4]))

@@ -202,7 +202,7 @@ def validate(
 def profile(
     package: Folder,
     inputs: Annotated[
-        Optional[Path], typer.Option("--inputs", metavar="X.npz", help="Input arrays. Default: the package's test vectors, or random.")
+        Optional[Path], typer.Option("--inputs", metavar="X.npz", help="Input arrays. Default: its test vectors, or random.")
     ] = None,
     runs: Annotated[
         Optional[int],
