@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from support.commands import Intaglio, Said
+from intaglio import compile
+from intaglio.errors import UserError
+from intaglio.options.entries import each_of_lists, entry_words
+from support.commands import DIGITS, Intaglio, Said
 from support.onnx_models import model, node, saved, value
 from support.pt2_files import Pt2
 
@@ -36,3 +39,28 @@ def test_a_range_for_a_program_without_one_says_how_to_export_it(intaglio: Intag
     said = intaglio("compile", path, "--shape", "x=1..2,4", "-o", tmp_path / "p")
     assert said.code == 2 and "`--shape x=1..2,4` contradicts the model, which has [2, 4]" in said.err
     assert "dynamic_shapes" in said.err and "torch.export.Dim" in said.err
+
+
+WRITTEN = {
+    "--dim H=512..32:32": "write `32..512:32`",
+    "--dim H=9999999999999999999": "`9999999999999999999` in `--dim H=9999999999999999999` is too large for a size",
+    "--dim H=W --dim W=H": "`H` and `W` name each other",
+    "--dim H=H --dim W=8": "`H` names itself",
+}
+
+
+@pytest.mark.parametrize("words", WRITTEN)
+def test_what_is_wrong_with_a_size_is_said(words: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    assert WRITTEN[words] in compiled(intaglio, tmp_path, *words.split()).err
+
+
+def test_a_keyword_says_what_is_wrong_with_a_range() -> None:
+    with pytest.raises(UserError, match=r"the range `512..32` is empty") as error:
+        compile("m.onnx", dims={"H": "512..32"})
+    assert error.value.hint == "write `32..512`"
+
+
+def test_entry_points_of_a_dimension_that_ends_in_a_digit_have_readable_names() -> None:
+    words = {"dims": ["s27=1,1..64"]}
+    assert list(entry_words([DIGITS], words, [])) == ["s27_1", "s27_1to64"]
+    assert list(each_of_lists({"s27": [1, (1, 64)], "T": [2]})) == ["s27_1_T2", "s27_1to64_T2"]
