@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from intaglio import compile
-from intaglio.errors import UserError
+from intaglio.errors import ModelError, UserError
 from intaglio.options.entries import each_of_lists, entry_words
 from support.commands import DIGITS, Intaglio, Said
 from support.onnx_models import model, node, saved, value
@@ -64,3 +65,36 @@ def test_entry_points_of_a_dimension_that_ends_in_a_digit_have_readable_names() 
     words = {"dims": ["s27=1,1..64"]}
     assert list(entry_words([DIGITS], words, [])) == ["s27_1", "s27_1to64"]
     assert list(each_of_lists({"s27": [1, (1, 64)], "T": [2]})) == ["s27_1_T2", "s27_1to64_T2"]
+
+
+def halved_and_doubled(folder: Path) -> Path:
+    """Shapes of a small U-Net: they fit together for even sizes."""
+    nodes = [
+        node("MaxPool", "x", "half", kernel_shape=[2, 2], strides=[2, 2]),
+        node("Resize", "half _ scales", "again", mode="nearest"),
+        node("Concat", "x again", "y", axis=1),
+    ]
+    scales = np.array([1, 1, 2, 2], np.float32)
+    return saved(model(nodes, [value("x", [1, 1, "H", 8])], constants={"scales": scales}), folder)
+
+
+def test_sizes_that_would_fit_are_the_hint(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("check", halved_and_doubled(tmp_path), "--dim", "H=4..16")
+    assert "`--dim H=4..16:2` takes these" in said.out
+    assert "hint: give sizes for which the shapes fit together" in said.out and "export" not in said.out
+
+
+def test_numbers_of_axes_agree_with_their_noun(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = halved_and_doubled(tmp_path)
+    assert intaglio("compile", path, "--dim", "H=4..16:2", "-o", tmp_path / "p").code == 0
+    np.savez(tmp_path / "x.npz", x=np.zeros(3, np.float32))
+    assert "input `x` has 1 axis, the model takes" in intaglio("run", tmp_path / "p", "--input", tmp_path / "x.npz").err
+
+
+def test_a_note_about_the_reference_is_said_once(intaglio: Intaglio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise ModelError("no-reference", "ONNX Runtime does not load the model: no")
+
+    monkeypatch.setattr("intaglio.run.expect.reference_within", refused)
+    said = intaglio("compile", halved_and_doubled(tmp_path), "--dim", "H=4..16:2", "-o", tmp_path / "p")
+    assert said.code == 0 and said.err.count("does not load the model") == 1

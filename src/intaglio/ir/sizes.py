@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from intaglio.errors import counted
 from intaglio.ir.formulas import COMPUTE, Formula, num, simple
 from intaglio.ir.spans import Span
 
@@ -437,7 +438,7 @@ def sizes_in(shapes: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str,
     found: dict[str, int] = {}
     for declared, given in shapes:
         if len(declared) != len(given):
-            raise ValueError(f"it has {len(given)} axes, and not {len(declared)}")
+            raise ValueError(f"it has {counted(len(given), 'axis')}, and not {len(declared)}")
         for size, n in zip(declared, given, strict=True):
             if isinstance(size, Size) and size.formula.op == "size" and found.setdefault(size.formula.name, n) != n:
                 raise ValueError(f"`{size}` is {found[size.formula.name]} in one place and {n} in another")

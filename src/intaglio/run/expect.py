@@ -37,9 +37,16 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
     """Write `test/`. ONNX Runtime computes the outputs where it can, the IR itself where it cannot."""
     names = [info.name for info in manifest.inputs]
     found: list[Vectors] = []
+    said: set[str] = set()
+
+    def once(text: str) -> None:  # and not for every size
+        if text not in said:
+            note(text)
+        said.add(text)
+
     for share in (1.0, *OTHER_SIZES) if manifest.given else (1.0,):
         try:
-            vectors = _at_share(graph, manifest, folder, note, share)
+            vectors = _at_share(graph, manifest, folder, once, share)
         except ToolError as error:
             if error.slug != LONG_RUN:
                 raise
