@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 from intaglio import compile
 from intaglio.errors import ModelError, UserError
@@ -98,3 +99,24 @@ def test_a_note_about_the_reference_is_said_once(intaglio: Intaglio, tmp_path: P
     monkeypatch.setattr("intaglio.run.expect.reference_within", refused)
     said = intaglio("compile", halved_and_doubled(tmp_path), "--dim", "H=4..16:2", "-o", tmp_path / "p")
     assert said.code == 0 and said.err.count("does not load the model") == 1
+
+
+def cropped(folder: Path) -> Path:
+    """A picture that is cut by a computed box, then convolved."""
+    nodes = [node("Slice", "x starts ends axes", "crop"), node("Conv", "crop w", "y")]
+    inputs = [value("x", [1, 1, 24, 32]), value("starts", [2], TensorProto.INT64), value("ends", [2], TensorProto.INT64)]
+    constants = {"axes": np.array([2, 3]), "w": np.ones((1, 1, 3, 5), np.float32)}
+    return saved(model(nodes, inputs, constants=constants), folder)
+
+
+def test_the_hint_for_a_crop_has_the_sizes_that_are_possible(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("check", cropped(tmp_path))
+    assert "`--max crop=3..32` gives all axes that it cuts a range" in said.out
+    assert "`--max crop=5..32`" in intaglio("check", cropped(tmp_path), "--max", "crop=3..32").out
+
+
+def test_room_for_more_than_there_can_be_is_noted(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", cropped(tmp_path), "--max", "crop=5..96", "--stop-after", "import", "-o", tmp_path / "p")
+    assert said.code == 0 and "`--max crop=5..96` has no effect above 32, the largest possible size" in said.err
+    said = intaglio("compile", cropped(tmp_path), "--max", "crop=5..32", "--stop-after", "import", "-o", tmp_path / "p", "--force")
+    assert said.code == 0 and "no effect" not in said.err

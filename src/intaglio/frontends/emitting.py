@@ -109,6 +109,7 @@ class Emitter:
         self.counts: dict[str, Value] = {}  # sizes that follow from data
         self.most: Mapping[str, int] = {}  # `--max`: by the name of a tensor, or of a number, how large it can be
         self.most_used: set[str] = set()
+        self.most_possible: dict[str, int] = {}  # without `--max`
         self.when: Value | None = None
         self.turn: Value | None = None  # the condition of the loop whose body this is
         self.source = ""
@@ -182,7 +183,7 @@ class Emitter:
     def narrowed(self, stem: str, low: int, high: int) -> tuple[int, int]:
         """How many of something may be found, within what `--max` says for it. The operator checks that."""
         names = [name for name in self.most if identifier(name, "found") in (stem, stem.removesuffix("_count"))]
-        return narrowed(self.most, self.most_used, names, low, high)
+        return narrowed(self.most, self.most_used, self.most_possible, names, low, high)
 
     def places(self, stem: str, x: Value) -> Value:
         """Where a tensor is not zero, [rank, count]. It is looked at once, so that what two operators take by one condition has one

@@ -53,7 +53,7 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
             note(f"{error.message} on random inputs, so the package has no test vectors: `validate --inputs` takes yours")
             return
         if vectors is None and not found:
-            note("no reference accepts random inputs, so the package has no test vectors")
+            note("no reference accepts random inputs, so the package has no test vectors; `validate` and `profile` take `--inputs`")
             return
         found.append(vectors or found[0])
     for n, vectors in enumerate(found):
