@@ -76,7 +76,9 @@ def quoted(name: str, limit: int = 80) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun: `1 pair`, `2 pairs`."""
+    """A number with its noun: `1 pair`, `2 pairs`, `2 axes`."""
+    if count != 1 and noun.endswith("is"):
+        return f"{count:,} {noun[:-2]}es"
     return f"{count:,} {noun}" + ("" if count == 1 else "es" if noun.endswith("s") else "s")
 
 

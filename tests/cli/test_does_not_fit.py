@@ -61,6 +61,16 @@ def test_compile_and_fit_say_the_bound_the_layer_and_a_remedy(
     assert not (tmp_path / "out").exists()
 
 
+def test_what_was_asked_for_already_is_no_remedy(models: dict[str, Path], intaglio: Intaglio, tmp_path: Path) -> None:
+    for words in (("compile", models["float"], "-o", tmp_path / "out"), ("fit", models["float"], "--quick")):
+        said = intaglio(*words, *TARGET, "--quantize", "int8", "--ram", "300")
+        assert said.code == 1 and "about a quarter" not in said.err
+        assert "`--integer-io` makes inputs and outputs integers" in said.err
+    made = ("compile", models["float"], "-o", tmp_path / "out", "--integer-io")
+    said = intaglio(*made, *TARGET, "--quantize", "int8", "--ram", "300")
+    assert said.code == 1 and "about a quarter" not in said.err and "--integer-io" not in said.err
+
+
 def test_nothing_is_left_to_try_when_rows_are_fed_already(models: dict[str, Path], intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", models["int8"], *TARGET, "--feed-rows", "--ram", "700", "-o", tmp_path / "out")
     assert said.code == 1

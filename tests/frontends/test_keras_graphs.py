@@ -223,3 +223,19 @@ def test_what_needs_to_know_a_size_is_refused_by_name(intaglio: Intaglio, tmp_pa
     Model(x, L.ConvLSTM1D(3, 3)(x)).save(tmp_path / "m.keras")
     said = intaglio("compile", tmp_path / "m.keras", "--shape", "in0=1,1..20,8,2", "-o", tmp_path / "p")
     assert said.code == 2 and "error[size-decides]" in said.err and "damaged" not in said.err
+
+
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+def test_upsampling_and_resizing_over_a_range(mode: str, tmp_path: Path) -> None:
+    """Batch, rows and columns move; by a factor, and to a size that is no multiple."""
+    x = Input((None, None, 2), name="image")
+    up = L.UpSampling2D((2, 3), interpolation=mode)(L.Conv2D(2, 3, padding="same")(x))
+    network = fill(Model(x, [up, L.Resizing(7, 5, interpolation=mode)(x)]))
+    network.save(tmp_path / "m.keras")
+    shapes = {"image": ((1, 2), (4, 12, 4), (3, 6), 2)}
+    package = compile(tmp_path / "m.keras", output=tmp_path / "p", shapes=shapes, cflags="-O1")
+    for shape in ((1, 4, 3, 2), (2, 8, 5, 2), (2, 12, 6, 2)):
+        given = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        wanted = [keras.ops.convert_to_numpy(one) for one in network(given)]
+        for got, want in zip(package.run({"image": given}).values(), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 
 import intaglio as api
 from intaglio.run.package import Package
@@ -66,3 +67,25 @@ def test_a_library_with_address_sanitizer_is_not_loaded(package: Package, tmp_pa
     assert made.code == 0, made.err
     said = intaglio("validate", tmp_path / "p")
     assert said.code == 2 and "--selftest" in said.err
+
+
+def test_profile_takes_the_inputs_and_their_sizes(intaglio: Intaglio, tmp_path: Path) -> None:
+    graph = model([node("MatMul", "x w", "y")], [value("x", ["T", 4])], constants={"w": np.ones((4, 4), np.float32)})
+    package = api.compile(saved(graph, tmp_path), output=tmp_path / "p", dims={"T": (0, 16)})
+    np.savez(tmp_path / "x.npz", x=np.ones((3, 4), np.float32))
+    said = intaglio("profile", package.folder, "--inputs", tmp_path / "x.npz", "--runs", "1", "--json")
+    assert said.code == 0 and said.json["total"]["macs"] == 3 * 4 * 4, said.err
+    assert package.profile(1, inputs={"x": np.ones((5, 4), np.float32)}).total.macs == 5 * 4 * 4
+    said = intaglio("profile", package.folder, "--inputs", tmp_path / "x.npz", "--size", "T=4")
+    assert said.code == 2 and "`T` is 3 in the inputs, not 4" in said.err and "omit `--size T=4`" in said.err
+
+
+def test_a_model_that_rejects_random_data_is_profiled_on_inputs(intaglio: Intaglio, tmp_path: Path) -> None:
+    """A crop of 3 to 5 elements, as many as an input says."""
+    inputs = [value("x", [8]), value("n", [1], TensorProto.INT64)]
+    graph = model([node("Slice", "x zero n", "y")], inputs, constants={"zero": np.zeros(1, np.int64)})
+    made = intaglio("compile", saved(graph, tmp_path), "--max", "y=3..5", "-o", tmp_path / "p")
+    assert made.code == 0, made.err
+    np.savez(tmp_path / "x.npz", x=np.ones(8, np.float32), n=np.array([4]))
+    said = intaglio("profile", tmp_path / "p", "--inputs", tmp_path / "x.npz", "--runs", "1")
+    assert said.code == 0 and "us" in said.out, said.err

@@ -102,7 +102,8 @@ def _answer(request: Request, watch: Watch, how: How) -> Answer:
         boards = _boards(stack.enter_context(quantised_once(request)), figures, how, stack)
     small = _smallest(request, fit)
     beside = tuple(_beside(request, rung) for rung in small) if figures.sizes == BUILT else ()
-    return Answer(figures, fit, enough, "" if enough else _refusal(figures, fit), boards, small, beside, _offer(request, figures))
+    refusal = "" if enough else _refusal(request, figures, fit)
+    return Answer(figures, fit, enough, refusal, boards, small, beside, _offer(request, figures))
 
 
 def _beside(request: Request, rung: Rung) -> int:
@@ -165,12 +166,13 @@ def _as_alone(request: Request) -> Request:
     )
 
 
-def _refusal(figures: Figures, fit: Fit) -> str:
+def _refusal(request: Request, figures: Figures, fit: Fit) -> str:
     made = figures.planned
     no = figures.refusal
     if no is None:
         try:
-            check_limits(made.program.graph.name, fit.needs, made.deployment, chances_of(made.program))
+            chances = chances_of(made.program, quantised=request.in_integers)
+            check_limits(made.program.graph.name, fit.needs, made.deployment, chances)
             return ""
         except AnswerIsNo as error:
             no = error

@@ -201,6 +201,9 @@ def validate(
 @app.command()
 def profile(
     package: Folder,
+    inputs: Annotated[
+        Optional[Path], typer.Option("--inputs", metavar="X.npz", help="Input arrays. Default: its test vectors, or random.")
+    ] = None,
     runs: Annotated[
         Optional[int],
         typer.Option(metavar="N", help="Number of runs; the least time counts. Default: 20, on a board 3.", min=1, max=100000),
@@ -232,12 +235,12 @@ def profile(
     json: JsonOption = False,
 ) -> None:
     """Measure the time per layer. For firmware: estimate cycles on an emulated core, or measure them on a board."""
-    from intaglio.cli.running import Keep, Place, each_entry, profile_package, read_sizes, serial_line
+    from intaglio.cli.running import Given, Keep, Place, each_entry, profile_package, read_sizes, serial_line
 
     line = serial_line(serial, baud, timeout, clock)
     place = Place(emulator, device, cache_check, no_cache, variant, line)
-    keep, sizes = Keep(save, label), read_sizes(size)
-    each_entry(package, entry, json, lambda one: profile_package(one, runs, cc, place, wait_states, keep, sizes, json))
+    keep, given = Keep(save, label), Given(inputs, sizes=read_sizes(size))
+    each_entry(package, entry, json, lambda one: profile_package(one, runs, cc, place, wait_states, keep, given, json))
 
 
 @app.command(cls=GroupedCommand)

@@ -40,7 +40,7 @@ from intaglio.run.compare import Comparison
 from intaglio.run.data import read_arrays, write_arrays
 from intaglio.run.opencl.library import DeviceOptions
 from intaglio.run.package import Package
-from intaglio.run.profile import profile
+from intaglio.run.profile import chosen, profile
 from intaglio.run.serial.device import SelfTest
 from intaglio.run.serial.line import SerialOptions
 from intaglio.run.serial.runs import run_of, save_run
@@ -86,7 +86,7 @@ def read_sizes(words: list[str] | None) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a package is compared on, as typed."""
+    """What a package is compared or measured on, as typed."""
 
     inputs: Path | None = None
     steps: bool = False
@@ -263,13 +263,14 @@ def _variant_line(check: VariantCheck) -> str:
 
 
 def profile_package(
-    folder: Path, runs: int | None, cc: str | None, place: Place, wait_states: str | None, keep: Keep, sizes: Mapping[str, int],
-    json: bool,
-) -> int:  # fmt: skip
-    package = place.load(folder).at(sizes)
+    folder: Path, runs: int | None, cc: str | None, place: Place, wait_states: str | None, keep: Keep, given: Given, json: bool
+) -> int:
+    whole = place.load(folder)
+    told = None if given.inputs is None else _without_labels(read_arrays(given.inputs), whole)
+    package, inputs = chosen(whole, given.sizes, told)
     if package.serial is None and keep != Keep():
         raise UserError("bad-option", "`--save` and `--label` keep the figures of a board", hint="give `--serial PORT` too")
-    result = profile(package, runs, cc, _wait_states(package, wait_states))
+    result = profile(package, runs, cc, _wait_states(package, wait_states), inputs)
     if keep.path is not None:
         count = save_run(keep.path, run_of(package.manifest, result, keep.label))
         note(f"kept in {keep.path}, which has {counted(count, 'run')}")

@@ -116,20 +116,23 @@ class Chances:
     wide: bool = False  # floats of 32 bits, which a device could store in 16
     range_: str = ""  # of a size that the caller gives, and half as large
     whole: str = ""  # why the layer at the peak is not made a few rows at a time
+    float_io: bool = False  # of a network in integers, which `--integer-io` makes integers too
 
 
 NO_CHANCES = Chances()
 
 
-def chances_of(program: Program, *, shapes: bool = False, fed: bool = False) -> Chances:
+def chances_of(program: Program, *, shapes: bool = False, fed: bool = False, quantised: bool = False) -> Chances:
+    """`quantised`: here, so that its floats are those that were to stay, or of inputs and outputs."""
     graph = program.graph
+    outside = quantised and any(value.dtype.is_float for value in (*graph.inputs, *graph.outputs))
     rows = not fed and not program.stripes_fed and _could_be_fed(program) and graph.bounds is None
     narrower = next((f"{n}={span.halved()}" for n, span in graph.given_ranges().items()), "")
     weights, heaviest = _weights(program)
     return Chances(
-        has_floats(graph), shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes), weights, heaviest,
-        any(isinstance(node.op, Offload) for node in graph.nodes),
-        any(value.dtype is DType.F32 for value in _between(graph)), narrower, _why_whole(program),
+        has_floats(graph) and not quantised, shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes),
+        weights, heaviest, any(isinstance(node.op, Offload) for node in graph.nodes),
+        any(value.dtype is DType.F32 for value in _between(graph)), narrower, _why_whole(program), outside,
     )  # fmt: skip
 
 
@@ -294,11 +297,13 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> list[str]:
                 told.append("`--precision mixed` or `fp16` may halve it")
             if chances.floats:
                 told.append("`--quantize int8` reduces it to about a quarter")
+            if chances.float_io:
+                told.append("`--integer-io` makes inputs and outputs integers, without floats beside them")
             if chances.range_:
                 told.append(f"memory is planned for the largest size: a narrower range, such as `{chances.range_}`, reduces it")
             elif chances.shapes:
                 told.append("a smaller input (`--dim` or `--shape`) reduces it")
-            if not (chances.floats or chances.shapes or chances.rows or chances.offloaded):
+            if not (chances.floats or chances.float_io or chances.shapes or chances.rows or chances.offloaded):
                 told.append("a network with a smaller input or fewer channels needs less")
         case "weights":
             if chances.heaviest:

@@ -110,6 +110,7 @@ class Emitter:
         self.counts: dict[str, Value] = {}  # sizes that follow from data
         self.most: Mapping[str, int] = {}  # `--max`: by the name of a tensor, or of a number, how large it can be
         self.most_used: set[str] = set()
+        self.most_possible: dict[str, int] = {}  # without `--max`
         self.when: Value | None = None
         self.turn: Value | None = None  # the condition of the loop whose body this is
         self.source = ""
@@ -182,7 +183,7 @@ class Emitter:
 
     def narrowed(self, stem: str, low: int, high: int) -> tuple[int, int]:
         """How many of something may be found, within what `--max` says for it. The operator checks that."""
-        return narrowed(self.most, self.most_used, self._asked(stem), low, high)
+        return narrowed(self.most, self.most_used, self.most_possible, self._asked(stem), low, high)
 
     def _asked(self, stem: str) -> list[str]:
         """The words of `--max` that are about a size."""

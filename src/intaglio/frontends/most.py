@@ -24,18 +24,24 @@ def check_most(most: Mapping[str, int], names: Collection[str], file: str, kind:
             raise ModelError("unknown-input", what, where=file, hint=hint)
 
 
-def unneeded(most: Mapping[str, int], used: Collection[str]) -> list[str]:
-    """`--max` of something that does not need it."""
-    return [f"`--max {name}={n}` is not needed: the size of that is known" for name, n in most.items() if name not in used]
+def unneeded(most: Mapping[str, int], used: Collection[str], possible: Mapping[str, int]) -> list[str]:
+    """Notes about `--max` of something that does not need it, or that is more than there can be (`possible`)."""
+    notes = [f"`--max {name}={n}` is not needed: the size of that is known" for name, n in most.items() if name not in used]
+    above = [name for name in most if name in possible and int(most[name]) > possible[name]]
+    notes += [f"`--max {name}={most[name]}` has no effect above {possible[name]}, the largest possible size" for name in above]
+    return notes
 
 
-def narrowed(most: Mapping[str, int], used: set[str], names: Sequence[str], low: int, high: int) -> tuple[int, int]:
+def narrowed(
+    most: Mapping[str, int], used: set[str], possible: dict[str, int], names: Sequence[str], low: int, high: int
+) -> tuple[int, int]:
     """The bounds of a size, within what `--max` says for the first of its names that has a word."""
     from intaglio.frontends.onnx.faults import Fault
 
     for name in names:
         if name in most:
             used.add(name)
+            possible[name] = max(possible.get(name, 0), high)
             given = most[name]
             least = given.least if isinstance(given, Room) else 0
             if least > high or given < low:

@@ -13,6 +13,7 @@ from intaglio.ir.sizes import Bounds, Size, values_of
 from intaglio.ir.spans import Span
 
 MOST_STEP = 256
+STEPS, LIST = "takes these", "`--dim NAME=N,M` takes a list of sizes"
 
 
 def apart(one: Sequence[int], other: Sequence[int]) -> str:
@@ -28,9 +29,14 @@ def apart(one: Sequence[int], other: Sequence[int]) -> str:
         if not right:
             return f": `{a}` and `{b}` are equal for no size"
         told = "; ".join(right) + ("; ..." if same.sum() > len(right) else "")
-        way = _in_steps(size.bounds, same) or "`--dim NAME=N,M` takes a list of sizes"
+        way = _in_steps(size.bounds, same) or LIST
         return f": `{a}` and `{b}` differ for {wrong} (equal for {told}); {way}"
     return ""
+
+
+def hint_of(reason: str) -> str:
+    """Where a reason ends with sizes that would do; "" where it does not."""
+    return "give sizes for which the shapes fit together, as above" if reason.endswith((STEPS, LIST)) else ""
 
 
 def _moving(bounds: Bounds, shape: tuple[int, ...]) -> dict[str, int]:
@@ -57,5 +63,5 @@ def _in_steps(bounds: Bounds, same: np.ndarray[tuple[int, ...], np.dtype[np.bool
             chosen = chosen.take(places, axis)
             ranges.append(f"`--dim {name}={Span(numbers[places[0]], numbers[places[-1]], step)}`")
         if chosen.all():
-            return f"{' '.join(ranges)} takes these"
+            return f"{' '.join(ranges)} {STEPS}"
     return ""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, is_dataclass, replace
 from functools import lru_cache
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from intaglio.errors import counted
 from intaglio.ir.formulas import COMPUTE, Formula, num, simple
 from intaglio.ir.spans import Span
 
@@ -125,18 +127,31 @@ class Bounds:
         names = {name for item in items for name in names_of(item)}
         return ", ".join(f"{name}={span}" for name, span in self.ranges.items() if name in names)
 
-    def undecided(self, text: str, *items: object) -> Undecided:
-        """With a hint that names the sizes. One that is found in data cannot be given a value."""
+    def undecided(self, text: str, *items: object, fits: Any = True) -> Undecided:
+        """With a hint that names the sizes. One that is found in data cannot be given a value. `fits`: the combinations that would
+        have an answer."""
         names = [name for name in self.ranges if name in {name for item in items for name in names_of(item)}]
         if found := [name for name in names if name not in self._given]:
             data = f"only data tells `{found[0]}`"
-            if "_axis_" in found[0]:  # of a slice
-                way = f"give it a range with `--max {found[0]}=16..96`: other sizes are then an error of the run"
+            if (tensor := _CUT.sub("", found[0])) != found[0]:
+                high = max(span.high for name, span in self.ranges.items() if _CUT.sub("", name) == tensor)
+                room = f"`--max {tensor}={self._least(found[0], fits)}..{high}`"
+                way = f"{room} gives all axes that it cuts a range: other sizes are then an error of the run"
                 return Undecided(text, f"{data}; {way}")
             return Undecided(text, f"{data}: leave the layers from here on to the caller, or give them a fixed size in the model")
         return Undecided(text, NARROWER.replace("NAME", names[0]) if names else NARROWER)
 
+    def _least(self, name: str, fits: Any) -> int:
+        """From which size on everything fits; 1 where that is not known."""
+        numbers, axis = self.ranges[name].numbers, -self.axis(name)
+        if np.ndim(fits) < axis:
+            return max(1, numbers[0])
+        along = np.moveaxis(fits, -axis, 0)
+        wrong = np.flatnonzero(~along.reshape(len(along), -1).all(1))
+        return max(1, numbers[wrong[-1] + 1]) if len(wrong) and wrong[-1] + 1 < len(numbers) else max(1, numbers[0])
 
+
+_CUT = re.compile(r"_axis_[0-9]+(_[0-9]+)?$")  # the size of an axis that a slice cuts: `crop_axis_2`
 _WORDS: dict[type[ast.operator], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.FloorDiv: "div", ast.Mod: "mod",
 }  # fmt: skip
@@ -252,7 +267,8 @@ class Size(_Whole):
         if (answers == first).all():
             return first
         ranges = self.bounds.told(self, other)
-        raise self.bounds.undecided(f"`{self} {sign} {other}` holds for some of {ranges} and not for others", self, other)
+        text = f"`{self} {sign} {other}` holds for some of {ranges} and not for others"
+        raise self.bounds.undecided(text, self, other, fits=answers == bool(answers.reshape(-1)[-1]))
 
     def __index__(self) -> int:
         raise self.bounds.undecided(f"a number is needed, and `{self}` depends on {self.bounds.told(self)}", self)
@@ -325,7 +341,8 @@ def _apply(op: str, a: int, b: int) -> int:
     if op in ("div", "mod") and np.any(np.asarray(right) == 0):
         raise owner.bounds.undecided(f"`{a} / {b}` is a division by zero for some of {owner.bounds.told(a, b)}", a, b)
     if op in ("div", "mod") and np.any(np.asarray(left) < 0) and _rounded_up(op, a, b) is None:
-        raise owner.bounds.undecided(f"`{a} / {b}` has a negative numerator for some of {owner.bounds.told(a, b)}", a, b)
+        text = f"`{a} / {b}` has a negative numerator for some of {owner.bounds.told(a, b)}"
+        raise owner.bounds.undecided(text, a, b, fits=np.asarray(left) >= 0)
     combinations = int(np.prod(np.broadcast_shapes(np.shape(left), np.shape(right)), dtype=np.int64))
     if combinations > MOST_COMBINATIONS:
         raise Undecided(f"`{a}` and `{b}` together have {combinations} combinations of sizes, more than {MOST_COMBINATIONS}")
@@ -437,7 +454,7 @@ def sizes_in(shapes: Sequence[tuple[Sequence[int], Sequence[int]]]) -> dict[str,
     found: dict[str, int] = {}
     for declared, given in shapes:
         if len(declared) != len(given):
-            raise ValueError(f"it has {len(given)} axes, and not {len(declared)}")
+            raise ValueError(f"it has {counted(len(given), 'axis')}, and not {len(declared)}")
         for size, n in zip(declared, given, strict=True):
             if isinstance(size, Size) and size.formula.op == "size" and found.setdefault(size.formula.name, n) != n:
                 raise ValueError(f"`{size}` is {found[size.formula.name]} in one place and {n} in another")

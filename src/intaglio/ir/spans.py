@@ -81,7 +81,7 @@ Shapes = Mapping[str, tuple[Extent, ...]]  # by input
 def fault_of(span: Span) -> str:
     """What is wrong with a range that somebody wrote; "" if nothing is. A single size is a range too."""
     if span.low > span.high:
-        return f"is empty; write `{span.high}..{span.low}`"
+        return f"is empty; write `{span._replace(low=span.high, high=span.low)}`"
     if span.step < 1:
         return "has steps below 1"
     if (span.high - span.low) % span.step:
@@ -103,7 +103,11 @@ def named(dims: Dims, shapes: Shapes, symbols: Collection[str]) -> tuple[dict[st
     def meant(size: Extent, seen: tuple[str, ...] = ()) -> Extent:
         if not isinstance(size, Span) or not size.name or size.high:
             return size
-        if size.name not in dims or size.name in seen:
+        if size.name in seen:
+            names = " and ".join(f"`{name}`" for name in sorted(seen))
+            what = f"{names} name each other" if len(seen) > 1 else f"{names} names itself"
+            raise UserError("bad-option", what, hint=f"give a size or a range: `--dim {size.name}=1..64`")
+        if size.name not in dims:
             known = ", ".join(f"`{name}`" for name in dims if name not in seen) or "none"
             hint = f"say what it is: `--dim {size.name}=1..64`; `--dim` names: {known}"
             raise UserError("bad-option", f"{quoted(size.name)} is not a size, nor the name of one", hint=hint)

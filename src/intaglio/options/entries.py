@@ -43,7 +43,7 @@ def entry_words(
         lists = [word for word in _texts(own.get("dims")) if _listed(word)]
         for chosen in product(*(_each(word) for word in lists)):
             rest = [word for word in _texts(own.get("dims")) if not _listed(word)]
-            sizes = "_".join(_name_part(word.replace("=", "")) for word in chosen)
+            sizes = "_".join(_sized(*word.split("=", 1)) for word in chosen)
             alone = len(names) == 1 and not named
             name = entry if not chosen else sizes if alone else f"{entry}_{sizes}"
             if name in found:
@@ -83,18 +83,18 @@ def each_of_lists(dims: Mapping[str, object]) -> dict[str, dict[str, object]]:
         _once(name, listed)
     found: dict[str, dict[str, object]] = {}
     for chosen in product(*lists.values()):
-        sizes = "_".join(f"{name}{_size_text(size)}" for name, size in zip(lists, chosen, strict=True))
+        sizes = "_".join(_sized(name, _size_text(size)) for name, size in zip(lists, chosen, strict=True))
         found[sizes] = {**dims, **dict(zip(lists, chosen, strict=True))}
     return found
 
 
 def _size_text(size: object) -> str:
-    return _name_part(str(Span(*size)) if isinstance(size, tuple) else str(size))
+    return str(Span(*size)) if isinstance(size, tuple) else str(size)
 
 
-def _name_part(size: str) -> str:
-    """`T1..8` as a part of a name: `T1to8`."""
-    return size.replace("..", "to").replace(":", "by")
+def _sized(name: str, size: str) -> str:
+    """`T` of `1..8` as a part of a name: `T1to8`; `s27` of 1: `s27_1`."""
+    return f"{name}{'_' if name[-1:].isdigit() else ''}{size.replace('..', 'to').replace(':', 'by')}"
 
 
 def _mapping(given: object) -> dict[str, object]:

@@ -99,7 +99,10 @@ def _size(text: str, word: str) -> int:
     )
     if not text.strip():
         raise UserError("bad-option", f"{quoted(word, 120)} has an empty size", hint=hint)
-    if not (text.strip().isascii() and text.strip().isdigit()) or len(text) > 18 or int(text) < 1:
+    whole = text.strip().isascii() and text.strip().isdigit()
+    if whole and len(text) > 18:
+        raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is too large for a size")
+    if not whole or int(text) < 1:
         raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is not a size", hint=hint)
     return int(text)
 

@@ -41,13 +41,16 @@ def read_keyword(option: Option, given: object) -> object:
         if isinstance(given, str) and option.kind.read is not None:
             return option.kind.read([given], option.keyword)
         return option.kind.take(given)
-    except (Unfit, UserError):
+    except (Unfit, UserError) as fault:
         listed = isinstance(given, Mapping) and any(isinstance(size, list) for size in given.values())
         if option.name == "dims" and listed:
             raise UserError(
                 "bad-option", f"{quoted(f'dims={reprlib.repr(given)}')} has a list of sizes, which is for several entry points",
                 hint="use `intaglio.compile_entries`: each size gets an entry point of one package",
             ) from None  # fmt: skip
+        if isinstance(fault, Unfit) and fault.args:
+            what, hint = fault.args
+            raise UserError("bad-option", f"{quoted(f'{option.keyword}={reprlib.repr(given)}')}: {what}", hint=hint) from None
         raise unfit(option.keyword, given, option.kind.python) from None
 
 

@@ -353,6 +353,11 @@ class Request:
         return self.weights_stored or self.quantize
 
     @property
+    def in_integers(self) -> bool:
+        """Layers are to compute in integers, not only to store weights as such."""
+        return self.scheme is not None and self.scheme not in WEIGHT_SCHEMES
+
+    @property
     def calibrated(self) -> bool:
         """Calibration data or a setting of quantisation is given."""
         from intaglio.quantize.settings import Settings

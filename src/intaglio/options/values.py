@@ -16,7 +16,7 @@ Taker = Callable[[object], object]
 
 
 class Unfit(Exception):
-    """The value is not of the kind."""
+    """The value is not of the kind. With arguments: what is wrong, and a hint."""
 
 
 def text(given: object) -> str:
@@ -76,8 +76,9 @@ def extent(given: object) -> Extent:
     if len(given) not in (2, 3):
         raise Unfit
     span = Span(length(given[0]), size(given[1]), size(given[2]) if len(given) == 3 else 1)
-    if fault_of(span):
-        raise Unfit
+    what, _, hint = fault_of(span).partition("; ")
+    if what:
+        raise Unfit(f"the range `{span}` {what}", hint)
     return simplest(span)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from intaglio.errors import quoted
+from intaglio.errors import counted, quoted
 from intaglio.package.manifest import Manifest
 
 
@@ -34,7 +34,7 @@ def sizes_of(manifest: Manifest, shapes: Sequence[tuple[int, ...]]) -> dict[str,
         if not info.dims:
             continue
         if len(shape) != len(info.dims):
-            raise ValueError(f"input {quoted(info.name)} has {len(shape)} axes, the model takes `[{info.shape_text}]`")
+            raise ValueError(f"input {quoted(info.name)} has {counted(len(shape), 'axis')}, the model takes `[{info.shape_text}]`")
         for text, n in zip(info.dims, shape, strict=True):
             if any(text == size.name for size in manifest.given) and found.setdefault(text, n) != n:
                 raise ValueError(f"`{text}` is {found[text]} in one input and {n} in another")

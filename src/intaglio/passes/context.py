@@ -15,7 +15,18 @@ if TYPE_CHECKING:
     from intaglio.passes.stream import Stream
     from intaglio.targets.plugins import Plugin
 
-Finding: TypeAlias = "str | Offloaded | Stream | Turned"  # what a pass reports beside the graph; a string is a note for the user
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A pass that needs to know a size; the graph is as correct without it."""
+
+    name: str
+    reason: str
+
+
+# What a pass reports beside the graph; a string is a note for the user.
+Finding: TypeAlias = "str | Skipped | Offloaded | Stream | Turned"
 
 
 def _ignore(finding: Finding) -> None:
@@ -51,4 +62,4 @@ class Context:
     observe: Callable[[str, Graph], None] = _unseen
 
 
-__all__ = ["Context", "Finding"]
+__all__ = ["Context", "Finding", "Skipped"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from intaglio.errors import UserError
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.sizes import Undecided
-from intaglio.passes.context import Context
+from intaglio.passes.context import Context, Skipped
 
 MOST_ROUNDS = 16  # of a group; the shared models and random graphs take fewer, which a test checks
 Rewrite = Callable[[Graph, Context], Graph]
@@ -98,7 +98,7 @@ def _run_pass(step: Pass, graph: Graph, context: Context) -> Graph:
     except Undecided as reason:
         if before is None:
             raise UserError("size-decides", f"the pass `{step.name}`: {reason}", hint=reason.hint) from None
-        context.report(f"the pass `{step.name}` is skipped: {reason}")
+        context.report(Skipped(step.name, str(reason)))
         graph = before
     context.observe(step.name, graph)
     return graph

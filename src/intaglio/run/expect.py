@@ -38,16 +38,23 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
     """Write `test/`. ONNX Runtime computes the outputs where it can, the IR itself where it cannot."""
     names = [info.name for info in manifest.inputs]
     found: list[Vectors] = []
+    said: set[str] = set()
+
+    def once(text: str) -> None:  # and not for every size
+        if text not in said:
+            note(text)
+        said.add(text)
+
     for share in (1.0, *OTHER_SIZES) if manifest.given else (1.0,):
         try:
-            vectors = _at_share(graph, manifest, folder, note, share)
+            vectors = _at_share(graph, manifest, folder, once, share)
         except ToolError as error:
             if error.slug != LONG_RUN:
                 raise
             note(f"{error.message} on random inputs, so the package has no test vectors: `validate --inputs` takes yours")
             return
         if vectors is None and not found:
-            note("no reference accepts random inputs, so the package has no test vectors")
+            note("no reference accepts random inputs, so the package has no test vectors; `validate` and `profile` take `--inputs`")
             return
         found.append(vectors or found[0])
     for n, vectors in enumerate(found):

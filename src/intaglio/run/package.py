@@ -101,11 +101,14 @@ class Package(LoadedPackage):
         body = "".join(f"<tr><th style='text-align:left'>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
         return f"<b>{escape(m.name)}</b> from <code>{escape(m.model.file)}</code><table>{body}</table>"
 
-    def profile(self, runs: int | None = None, *, sizes: Mapping[str, int] | None = None) -> Profile:
-        """`sizes`: of a package that was compiled for a range; the largest without."""
-        from intaglio.run.profile import profile
+    def profile(
+        self, runs: int | None = None, *, sizes: Mapping[str, int] | None = None, inputs: Mapping[str, Array] | None = None
+    ) -> Profile:
+        """`sizes`: of a package that was compiled for a range; the largest without. `inputs`: instead of its test vectors."""
+        from intaglio.run.profile import chosen, profile
 
-        return profile(self.at(sizes or {}), runs)
+        package, arrays = chosen(self, sizes or {}, inputs)
+        return profile(package, runs, inputs=arrays)
 
 
 def _samples(array: Array, info: TensorInfo) -> int:

@@ -7,34 +7,58 @@ for OpenCL: `opencl/measure.py`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeVar
 
+from intaglio.errors import UserError
 from intaglio.ir.graph import Array
+from intaglio.package.at_sizes import sizes_of
+from intaglio.run.host import ordered_inputs
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.probe import Probe
 from intaglio.run.timing import LayerTime, Profile, Total, code_bytes, layers_at_sizes, stored_inputs
 
 RUNS = 20
 LEAST_US, MOST_RUNS = 20_000.0, 2_000  # without `runs`: as many as take this long, by the layers
+Loaded = TypeVar("Loaded", bound=LoadedPackage)
 
 
-def profile(package: LoadedPackage, runs: int | None = None, cc: str | None = None, wait_states: int | None = None) -> Profile:
+def chosen(package: Loaded, sizes: Mapping[str, int], given: Mapping[str, Array] | None) -> tuple[Loaded, list[Array] | None]:
+    """The package for these sizes, or for those of the inputs that are given, and these in order."""
+    if given is None:
+        return package.at(sizes), None
+    inputs = ordered_inputs(package.manifest, given)
+    found = sizes_of(package.manifest, [array.shape for array in inputs])
+    for name, n in sizes.items():
+        if found.get(name, n) != n:
+            raise UserError("wrong-input", f"`{name}` is {found[name]} in the inputs, not {n}", hint=f"omit `--size {name}={n}`")
+    return package.at({**sizes, **found}), inputs
+
+
+def profile(
+    package: LoadedPackage,
+    runs: int | None = None,
+    cc: str | None = None,
+    wait_states: int | None = None,
+    inputs: list[Array] | None = None,
+) -> Profile:
     """On this machine and on a board the least of `runs`; on an emulated core one run, since all are alike. `wait_states` of
-    flash, instead of the board as its file describes it."""
+    flash, instead of the board as its file describes it. `inputs`: instead of the package's test vectors."""
+    inputs = stored_inputs(package) if inputs is None else inputs
     if package.serial is not None:
         from intaglio.run.serial.measure import measure as measure_on_board
 
-        return measure_on_board(package, stored_inputs(package), runs)
+        return measure_on_board(package, inputs, runs)
     if package.bare:
         from intaglio.run.emulator.measure import measure
 
-        return measure(package, stored_inputs(package), cc, wait_states)
+        return measure(package, inputs, cc, wait_states)
     manifest = replace(package.manifest, layers=layers_at_sizes(package))
     if manifest.opencl is not None:
         from intaglio.run.opencl.measure import measure as measure_on_device
 
-        return measure_on_device(package, RUNS if runs is None else runs)
-    inputs = stored_inputs(package)
+        return measure_on_device(package, inputs, RUNS if runs is None else runs)
     probe = Probe(package, cc)
     try:
         best = _fastest(probe, inputs, runs)

@@ -16,7 +16,7 @@ from intaglio.kernels.choice import for_device
 from intaglio.options.request import WEIGHT_SCHEMES, Request
 from intaglio.package.manifest import PassInfo
 from intaglio.package.stream_info import StreamInfo
-from intaglio.passes.context import Context, Finding
+from intaglio.passes.context import Context, Finding, Skipped
 from intaglio.passes.offload import Offloaded
 from intaglio.passes.rows_input import Turned
 from intaglio.passes.stream import Stream
@@ -62,9 +62,10 @@ class Findings:
     def __call__(self, finding: Finding) -> None:
         match finding:
             case str():
-                if finding not in self._noted:  # a pass runs in many rounds, and would say it in each
-                    self._watch.note(finding)
-                self._noted.add(finding)
+                self._note_once(finding)
+            case Skipped():
+                if self._watch.explain is not None:
+                    self._note_once(f"the pass `{finding.name}` is skipped: {finding.reason}")
             case Offloaded():
                 self.offloaded = finding
                 self._watch.offloaded(finding)
@@ -74,6 +75,12 @@ class Findings:
                 self.turned = True
             case _:
                 assert_never(finding)
+
+    def _note_once(self, text: str) -> None:
+        """A pass runs in many rounds, and would say it in each."""
+        if text not in self._noted:
+            self._watch.note(text)
+        self._noted.add(text)
 
 
 def context_of(request: Request, target: Target, deployment: Deployment, source: Source, findings: Findings) -> Context:

@@ -24,6 +24,7 @@ def check_needs(work: Work, needs: Needs) -> None:
 
 def _chances(work: Work) -> Chances:
     request, model, program = work.request, need(work.model), need(work.program)
-    found = chances_of(program, shapes=bool(request.dims or request.shapes), fed=request.feed_rows)
+    shapes = bool(request.dims or request.shapes)
+    found = chances_of(program, shapes=shapes, fed=request.feed_rows, quantised=request.in_integers)
     stored = plan_weights(program.constants, model.deployment).size_bytes if model.target.device else found.weights
     return replace(found, weights=stored)

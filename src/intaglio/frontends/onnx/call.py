@@ -212,7 +212,8 @@ class OnnxCall:
         """A number that is computed, as a size within these bounds, and not above another size."""
         name = self.walk.origins[0] if self.walk.origins else self.op
         stem = identifier(name, "found")
-        low, high = narrowed(self.walk.most, self.walk.most_used, (f"{name}_{word}", f"{stem}_{word}", name), low, high)
+        names, walk = (f"{name}_{word}", f"{stem}_{word}", name, stem), self.walk
+        low, high = narrowed(walk.most, walk.most_used, walk.most_possible, names, low, high)
         wide = value if value.dtype is DType.I64 else self.emit(Cast(DType.I64), value)
         return self.walk.as_size(f"{stem}_{word}", wide, low, high, limit)
 

@@ -13,7 +13,7 @@ from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.frontends.onnx.tensors import STRING, check_shape, dtype_of, stored_as
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.sizes import MOST_COMBINATIONS, Bounds
-from intaglio.ir.spans import Extent, Span, named
+from intaglio.ir.spans import Extent, Shapes, Span, named
 from intaglio.ir.types import DType, Shape
 
 if TYPE_CHECKING:
@@ -78,20 +78,20 @@ def fixed(walk: Walk, item: Declared, data: Array) -> Value:
 
 @dataclass(slots=True)
 class _Sizes:
-    """What symbolic dimensions are known to be, and who said so."""
+    """What symbolic dimensions are known to be, and who said so, as it was written."""
 
     where: str
     known: dict[str, int] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
 
-    def bind(self, symbol: str, size: int, source: str) -> None:
+    def bind(self, symbol: str, size: int, written: object, source: str) -> None:
+        told = f"{written} by {source}"
         if self.known.setdefault(symbol, size) != size:
             raise ModelError(
-                "shape-mismatch",
-                f"the dimension {quoted(symbol)} is {self.known[symbol]} by {self.origin[symbol]} and {size} by {source}",
+                "shape-mismatch", f"the dimension {quoted(symbol)} is {self.origin[symbol]} and {told}",
                 where=self.where, hint="inputs that share a symbolic dimension must agree on it",
             )  # fmt: skip
-        self.origin.setdefault(symbol, source)
+        self.origin.setdefault(symbol, told)
 
 
 SIZE_FIELD = "size_"  # what the field of a size in the inputs starts with
@@ -177,31 +177,33 @@ class Pinned:
     bounds: Bounds | None
 
 
+CHOSEN = "only symbolic dimensions can be chosen"
 Follows = Callable[[Mapping[str, int]], int | None]  # a dimension, of those that are known
 
 
 def pin(
     inputs: list[Declared], dims: Mapping[str, Extent], shapes: Mapping[str, tuple[Extent, ...]], where: str,
-    follows: Mapping[str, Follows] | None = None,
+    follows: Mapping[str, Follows] | None = None, written: Shapes | None = None, hint: str = CHOSEN,
 ) -> Pinned:  # fmt: skip
     """The shape of each input, notes about what was assumed, and the bounds of sizes that the caller gives. `follows`: dimensions
-    that are computed from others."""
+    that are computed from others. `written`: the shapes as the user has them. `hint`: where a shape contradicts the model."""
     said = bounded(inputs, *named(dims, shapes, {d for item in inputs for d in item.dims or () if isinstance(d, str)}), where)
     given = _by_input(inputs, said.shapes, where)
     sizes = _Sizes(where)
-    _bind_dims(sizes, inputs, said.dims)
+    _bind_dims(sizes, inputs, said.dims, dims)
+    words = {n: (key, shape) for key, shape in (written or shapes).items() for n in _by_input(inputs, {key: ()}, where)}
     for position, item in enumerate(inputs):
         if position in given and item.dims is not None:
-            _bind_shape(sizes, item, item.dims, given[position])
+            _bind_shape(sizes, item, item.dims, given[position], words[position], hint)
     for symbol, computed in (follows or {}).items():
         if (size := computed(sizes.known)) is not None:
-            sizes.bind(symbol, size, "the model")
+            sizes.bind(symbol, size, size, "the model")
     notes = [text for n, item in enumerate(inputs) if n not in given and (text := _bind_batch(sizes, item))]
     pinned = [_checked(given[n] if n in given else _shape_of(sizes, item, n), item, where) for n, item in enumerate(inputs)]
     return Pinned(pinned, notes, said.bounds)
 
 
-def _bind_dims(sizes: _Sizes, inputs: list[Declared], dims: dict[str, int]) -> None:
+def _bind_dims(sizes: _Sizes, inputs: list[Declared], dims: dict[str, int], written: Mapping[str, Extent]) -> None:
     """What `--dim` says."""
     symbols = {d for i in inputs for d in i.dims or () if isinstance(d, str)}
     for name, size in dims.items():
@@ -212,19 +214,23 @@ def _bind_dims(sizes: _Sizes, inputs: list[Declared], dims: dict[str, int]) -> N
         if size < 0:
             raise ModelError("bad-request", f"`--dim {name}={size}`: a dimension cannot be negative", where=sizes.where,
                              hint=f"give a size, for instance `--dim {name}=1`")  # fmt: skip
-        sizes.bind(name, size, f"`--dim {name}={size}`")
+        sizes.bind(name, size, written[name], f"`--dim {name}={written[name]}`")
 
 
-def _bind_shape(sizes: _Sizes, item: Declared, dims: tuple[int | str | None, ...], shape: Shape) -> None:
+def _bind_shape(
+    sizes: _Sizes, item: Declared, dims: tuple[int | str | None, ...], shape: Shape, written: tuple[str, tuple[Extent, ...]],
+    hint: str,
+) -> None:  # fmt: skip
     """What `--shape` says, of one input."""
-    text = f"`--shape {item.name}={','.join(map(str, shape))}`"
+    key, extents = written
+    text = f"`--shape {key}={','.join(map(str, extents))}`"
     fits = len(shape) == len(dims) and all(not isinstance(d, int) or d == s for d, s in zip(dims, shape, strict=True))
     if not fits:
         raise ModelError("shape-mismatch", f"{text} contradicts the model, which has {item}", where=sizes.where,
-                         hint="only symbolic dimensions can be chosen")  # fmt: skip
-    for d, s in zip(dims, shape, strict=True):
+                         hint=hint)  # fmt: skip
+    for d, s, extent in zip(dims, shape, extents, strict=True):
         if isinstance(d, str):
-            sizes.bind(d, s, text)
+            sizes.bind(d, s, extent, text)
 
 
 def _bind_batch(sizes: _Sizes, item: Declared) -> str:
@@ -233,7 +239,7 @@ def _bind_batch(sizes: _Sizes, item: Declared) -> str:
     if isinstance(first, int) or (isinstance(first, str) and first in sizes.known):
         return ""
     if isinstance(first, str):
-        sizes.bind(first, 1, "default")
+        sizes.bind(first, 1, 1, "default")
     called = f" {quoted(first)}" if isinstance(first, str) else ""
     return f"the batch dimension{called} of input {quoted(item.name)} is set to 1"
 

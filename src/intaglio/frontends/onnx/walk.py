@@ -23,6 +23,7 @@ from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, opsets_of
 from intaglio.frontends.onnx.faults import Fault, Problem, need_text
 from intaglio.frontends.onnx.structure import ordered_live_nodes
 from intaglio.frontends.onnx.tensors import DTYPES, PACKED, SMALL, STRING, TYPE_NAMES, check_shape, tensor_value
+from intaglio.ir.apart import hint_of
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import Undecided
 from intaglio.ir.strings import stacked
@@ -183,6 +184,7 @@ class Walk(Emitter):
 
     def _fail(self, slug: str, reason: str, hint: str, node: Any, scope: Scope, name: str) -> None:
         op = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
+        hint = hint or hint_of(reason)
         if not hint:
             hint = "export the model again, with operands and attributes that fit"
             hint = hint if self.collect else f"`intaglio check {self.file}` lists everything that is unsupported"

@@ -19,6 +19,11 @@ from intaglio.ir.sizes import Undecided
 from intaglio.ir.spans import Dims, Shapes
 from intaglio.ir.types import TensorType
 
+FIXED = (
+    "a dimension that is not dynamic has the size of the example inputs; give other ones, or, for a range, the program of "
+    "`torch.export.export(model, example_inputs, dynamic_shapes=...)` with a `torch.export.Dim`"
+)
+
 
 def load(
     path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None, most: Mapping[str, int] | None = None
@@ -29,7 +34,7 @@ def load(
     walk.most = most or {}
     check_most(walk.most, _numbers(program.graph), program.file, "number that data gives (`.item()`)")
     inputs, outputs = _walked(walk, dims, shapes)
-    walk.notes += unneeded(walk.most, walk.most_used)
+    walk.notes += unneeded(walk.most, walk.most_used, walk.most_possible)
     states = walk.states()
     extra = [s.input for s in states]
     return finish(walk, [*inputs, *extra], outputs, name or path.stem, states), walk.notes
@@ -88,7 +93,7 @@ def _inputs(walk: Walk, scope: Scope, dims: Dims, shapes: Shapes) -> list[Value]
             raise Fault("unsupported-type", f"the input {quoted(name)} has an element type that is not supported")
         wanted.append(Declared(name, meta.dtype, tuple(s if isinstance(s, int) else symbol_of(s) for s in meta.sizes)))
     named = asked_for(program, wanted, dims, shapes, walk.notes)
-    pinned = pin(wanted, named.dims, named.shapes, program.file, named.follows)
+    pinned = pin(wanted, named.dims, named.shapes, program.file, named.follows, shapes, FIXED)
     walk.notes += pinned.notes
     walk.bounds = pinned.bounds
     values = []

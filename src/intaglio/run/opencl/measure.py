@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.opencl.application import start_times
 from intaglio.run.opencl.library import StartReport
-from intaglio.run.timing import LayerTime, Profile, Total, code_bytes, least_ms, stored_inputs
+from intaglio.run.timing import LayerTime, Profile, Total, code_bytes, least_ms
 
 
 def computes_in(manifest: Manifest) -> str:
@@ -45,14 +46,13 @@ class OnDevice:
     cached: bool = True  # programs could come from Intaglio's caches
 
 
-def measure(package: LoadedPackage, runs: int) -> Profile:
+def measure(package: LoadedPackage, inputs: list[Array], runs: int) -> Profile:
     manifest, info, library = package.manifest, package.manifest.opencl, package.opencl_library
     assert info is not None
-    inputs = stored_inputs(package)
     library.reset()
     library.run(inputs)
     start = library.start_report()
-    total_ms = least_ms(package, runs)
+    total_ms = least_ms(package, inputs, runs)
     library.set_profiling(True)
     best, moved = [float("inf")] * len(manifest.layers), float("inf")
     try:

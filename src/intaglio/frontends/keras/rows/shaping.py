@@ -6,11 +6,14 @@ import math
 from typing import Any
 
 from intaglio.errors import quoted
-from intaglio.frontends.building import expand, other_elements, padded, reshape, resolved_shape, transpose
+from intaglio.frontends.building import expand, one_factor, other_elements, padded, reshape, resolved_shape, transpose
 from intaglio.frontends.keras.rows.convolution import spatial
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.resize_ranges import Way
+from intaglio.frontends.resize_ranges import resized as over_ranges
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import moves
 from intaglio.ops.index import Gather
 from intaglio.ops.resize import Resize
 
@@ -93,7 +96,11 @@ def resized(call: KerasCall, x: Value, sizes: tuple[int, ...], mode: str, antial
         if size < 1 or size >= 2**31:
             raise Fault("bad-attribute", f"it would be {size} wide or high")
         shape[first + n] = size
-    scales = tuple(new / old for new, old in zip(shape, x.shape, strict=True))
+    if moves((*x.shape, *shape)):
+        way = Way("antialias" if antialias else {"bilinear": "linear"}.get(mode, mode), "half_pixel", "floor", torch=True)
+        axes = range(first, first + len(sizes))
+        x, _ = over_ranges(call, x, {n: shape[n] for n in axes}, dict.fromkeys(axes, way))
+    scales = tuple(1.0 if new == old else one_factor(new, old) or new / old for new, old in zip(shape, x.shape, strict=True))
     match mode:
         case "nearest":
             op = Resize(tuple(shape), scales, (), "nearest", "half_pixel", "round_prefer_ceil")
