@@ -38,6 +38,7 @@ from intaglio.ops.quantised import QConv
 PIXELS = (4, 5, 3, 2, 1)  # at a time
 PAIR_CYCLES, COLUMN_CYCLES, END_CYCLES = 2.0, 3.0, 12.0  # of 2 vectors: a step, a zipped column, start and scaling of a pixel
 FEW_TAPS = 100  # up to here, several pixels at a time
+ONE_PIXEL = 6  # registers: sums, biases and scales, two of each
 MOST_TAPS = 400  # all taps of a tile are written out
 MOST_ENDS = 4  # of a flat row whose width has a range: what is left behind its whole vectors is code for each of so many lengths
 Tap = tuple[int, int]
@@ -68,12 +69,15 @@ def flat_pixels(p: Problem, wide: int) -> int:
     return 1 if isinstance(p.out_width, Size) and repeat > MOST_ENDS else repeat
 
 
-def pixels_of(positions: int, taps: int) -> int:
-    """Output pixels at a time: as even as possible, their sums must stay in registers."""
+def pixels_of(job: Job, positions: int, taps: int) -> int:
+    """Output pixels at a time: as even as possible, their sums must stay in registers. Where the caller gives their number, one if
+    all weights stay in registers beside the sums and the scales of one pixel, but not beside the sums of several: 3x3 on AVX2."""
     if taps > FEW_TAPS:
         return 1
     if isinstance(positions, Size):
-        return next(n for n in PIXELS if n <= most(positions))
+        several = next(n for n in PIXELS if n <= most(positions))
+        weights, registers = 2 * -(-taps // job.isa.integers.taps), job.target.registers
+        return 1 if weights + ONE_PIXEL <= registers < weights + 2 * several else several
     return min(PIXELS, key=lambda p: (-(-positions // p) * p, -(-positions // p)))
 
 
@@ -140,7 +144,7 @@ def qdepthwise(job: Job) -> Lowered:
     factor = factor_of(job, known.scaling, arrange)
     out = Bytes(isa, numbers.y_zero, numbers.low, numbers.high, numbers.to)
     stage = stage_of(job, p, x, DType.I16, numbers.x_zero, False)
-    pixels = 1 if repeat > 1 else parse_pixels(job.asked, PIXELS) or pixels_of(p.out_width, p.taps)
+    pixels = 1 if repeat > 1 else parse_pixels(job.asked, PIXELS) or pixels_of(job, p.out_width, p.taps)
     writer = _Writer(job, p, stage, steps, w, first, factor, out, job.writes(), repeat, pixels)
     writer.image()
     about = (
@@ -158,7 +162,7 @@ def taps_ways(job: Job) -> list[str]:
     p = known.problem
     if flat_pixels(p, 2 * job.isa.lanes) > 1:
         return ["qdepthwise_lanes(pixels=1)"]
-    usual = pixels_of(p.out_width, p.taps)
+    usual = pixels_of(job, p.out_width, p.taps)
     possible = [n for n in PIXELS if n <= most(p.out_width) and (n == 1 or p.taps <= FEW_TAPS)]
     return [f"qdepthwise_lanes(pixels={n})" for n in sorted(possible, key=lambda n: n != usual)]
 
@@ -167,7 +171,7 @@ def taps_estimate(job: Job) -> float:
     known = taps_of(job)
     assert not isinstance(known, str)
     p, lanes = known.problem, job.isa.lanes
-    pixels = parse_pixels(job.asked, PIXELS) or pixels_of(p.out_width, p.taps)
+    pixels = parse_pixels(job.asked, PIXELS) or pixels_of(job, p.out_width, p.taps)
     steps = len(steps_of(p.kernel, job.isa.integers.taps))
     shared = steps * min(1.0, ((pixels - 1) * p.strides[1] + p.kernel[1]) / (pixels * p.kernel[1]))  # columns of several pixels
     vectors = -(-p.channels // (2 * lanes))
