@@ -177,6 +177,7 @@ MODELS: dict[str, Sized] = {
     "words 32, 4 heads, 2 layers": Sized(words(32, 4, 2), 128),
     "words 64, 4 heads, 2 layers": Sized(words(64, 4, 2), 128),
     "words 128, 4 heads, 4 layers": Sized(words(128, 4, 4), 128),
+    "bert 384, 12 heads, 6 layers": Sized(words(384, 12, 6), 128),
     "layer norm 32": Sized(norm(32), 16),
     "layer norm 100": Sized(norm(100), 64),
     "softmax of 40": Sized(layer([1, "T", 40], ("Softmax", {"axis": -1})), 16),
