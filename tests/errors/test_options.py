@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,6 @@ WRONG: list[tuple[str, object, str]] = [
     ("labels", [1.5], "path, or sequence of int"),
     ("labels", 7, "path, or sequence of int"),
     ("dims", {"batch": "5..x"}, "mapping of str to int from 1, or to a range such as `1..512`"),
-    ("dims", {"batch": (5, 2)}, "mapping of str to int from 1, or to a range such as `1..512`"),
     ("dims", [1], "mapping of str to int from 1, or to a range such as `1..512`"),
     ("shapes", {"image": 3}, "mapping of str to tuple of int from 1"),
     ("shapes", {"image": (1, -1)}, "mapping of str to tuple of int from 1"),
@@ -83,6 +83,12 @@ def test_a_value_of_the_wrong_type_is_refused(tmp_path: Path, keyword: str, valu
     assert caught.value.message == f"`{keyword}={value!r}` is not a value of the option `{keyword}`"
     assert caught.value.hint == f"expected: {expected}"
     assert not any(tmp_path.iterdir())
+
+
+def test_an_empty_range_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=re.escape("`dims={'batch': (5, 2)}`: the range `5..2` is empty")) as caught:
+        intaglio.compile(DIGITS, output=tmp_path / "p", dims={"batch": (5, 2)})
+    assert caught.value.hint == "write `2..5`" and not any(tmp_path.iterdir())
 
 
 def test_every_kind_refuses_what_it_is_not() -> None:
