@@ -88,6 +88,7 @@ def test_what_is_wrong_is_said_and_nothing_is_left(
     assert not (tmp_path / "p").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("toys")
 def test_the_suite_finds_what_is_wrong(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
     import numpy as np

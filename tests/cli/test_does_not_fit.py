@@ -61,6 +61,7 @@ def test_compile_and_fit_say_the_bound_the_layer_and_a_remedy(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_what_was_asked_for_already_is_no_remedy(models: dict[str, Path], intaglio: Intaglio, tmp_path: Path) -> None:
     for words in (("compile", models["float"], "-o", tmp_path / "out"), ("fit", models["float"], "--quick")):
         said = intaglio(*words, *TARGET, "--quantize", "int8", "--ram", "300")
@@ -126,6 +127,7 @@ def test_int8_is_offered_to_floats_alone(models: dict[str, Path], intaglio: Inta
         assert "int8" not in told["smallest"]["rung"], "what is only offered is not what this model can do"
 
 
+@pytest.mark.slow
 def test_the_smallest_ram_is_enough_for_compile(models: dict[str, Path], intaglio: Intaglio, tmp_path: Path) -> None:
     """Its stack is that of a build, so another build within it succeeds."""
     told = intaglio("fit", models["int8"], *TARGET, "--json").json

@@ -75,6 +75,7 @@ def test_the_peak_is_the_layer_with_most_alive(answered: Answered) -> None:
     assert sum(t["bytes"] for t in told["peak_tensors"]) == told["parts"]["arena_bytes"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_the_ladder_has_what_the_means_and_a_build_have(answered: Answered, intaglio: Intaglio, tmp_path: Path) -> None:
     rungs = {rung["rung"]: rung for rung in answered.said.json["ladder"]}
@@ -113,6 +114,7 @@ def test_the_screen_has_needs_peak_ladder_and_boards(intaglio: Intaglio) -> None
     assert max(map(len, said.out.splitlines())) <= 80
 
 
+@pytest.mark.slow
 def test_fit_says_what_compile_and_profile_say(intaglio: Intaglio, answered: Answered, tmp_path: Path) -> None:
     told = intaglio("fit", DIGITS, "--board", "rp2040", "--json").json
     made = intaglio("compile", DIGITS, "--board", "rp2040", "-o", tmp_path / "p", "--json").json["firmware"]
@@ -137,6 +139,7 @@ def test_boards_of_one_core_have_the_waits_of_their_own_memories(
             assert next(b for b in table if b["name"] == name)["time_ms"] == pytest.approx(total["time_ms"], rel=0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_under_a_limit_fit_and_compile_take_the_same_rungs(intaglio: Intaglio, tmp_path: Path) -> None:
     told = intaglio("fit", DIGITS, *BOARD, "--ram", "2K", "--json").json
@@ -162,6 +165,7 @@ def test_without_an_emulator_time_is_an_estimate(intaglio: Intaglio, monkeypatch
     assert told["from"] == {"sizes": "built", "time": "estimated"} and told["instructions"] is None
 
 
+@pytest.mark.slow
 def test_without_board_and_target_it_is_about_microcontrollers(intaglio: Intaglio) -> None:
     said = intaglio("fit", DIGITS, "--ram", "64K", "--flash", "512K")
     assert said.code == 0 and max(map(len, said.out.splitlines())) <= 80
@@ -171,6 +175,7 @@ def test_without_board_and_target_it_is_about_microcontrollers(intaglio: Intagli
     assert "x86" not in said.out and "aarch64" not in said.out
 
 
+@pytest.mark.slow
 def test_means_are_told_apart_for_every_core_and_board(intaglio: Intaglio) -> None:
     said = intaglio("fit", DIGITS, "--ram", "2K", "--flash", "24K", "--json")
     told = said.json
@@ -187,6 +192,7 @@ def test_means_are_told_apart_for_every_core_and_board(intaglio: Intaglio) -> No
     assert all(board["means"] == cores[board["core"]]["means"] for board in told["boards"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_means_need_what_is_built_with_them(intaglio: Intaglio, tmp_path: Path) -> None:
     told = intaglio("fit", DIGITS, "--ram", "2K", "--json").json
@@ -198,6 +204,7 @@ def test_means_need_what_is_built_with_them(intaglio: Intaglio, tmp_path: Path) 
         assert means[name]["from"] == "built"
 
 
+@pytest.mark.slow
 def test_what_fits_no_core_ends_with_1_and_says_what_would_help(intaglio: Intaglio) -> None:
     said = intaglio("fit", DIGITS, "--flash", "11K")
     assert said.code == 1

@@ -67,6 +67,7 @@ def test_ways_that_no_data_opens_do_not_count(tmp_path: Path) -> None:
     check(compiled(anomalies, "cortex-m0+", tmp_path), 10, 0.01)
 
 
+@pytest.mark.slow
 def test_calls_fill_the_pipeline(tmp_path: Path) -> None:
     """The depthwise layer calls a function in the middle of a block, and this core waits after each."""
     check(compiled(keywords, "cortex-m0+", tmp_path), 40, 0.15)

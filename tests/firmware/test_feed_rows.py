@@ -205,12 +205,14 @@ def test_firmware_without_the_picture_in_ram(words: dict[str, str], whole: Packa
     assert made.profile().total.instructions
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("core", ["cortex-m0+", "rv32imc"])
 def test_rows_are_fed_on_other_cores(core: str, whole: Package, tmp_path: Path) -> None:
     made = firmware(pixels(tmp_path), tmp_path / "out", target=core, feed_rows=True, **INT8)
     assert scores(made, 1) == scores(whole, 1)
 
 
+@pytest.mark.slow
 def test_a_limit_makes_stripes_and_the_firmware_stays_within_it(whole: Package, tmp_path: Path) -> None:
     plain = firmware(pixels(tmp_path), tmp_path / "plain", **INT8)
     info = plain.manifest.firmware

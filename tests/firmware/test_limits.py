@@ -146,6 +146,7 @@ def test_a_limit_that_is_no_limit_changes_nothing(intaglio: Intaglio, tmp_path: 
     assert kernels("--ram", str(plain[1] - 16))[0] != plain[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_layers_are_measured_where_ram_has_no_room_for_the_hook(intaglio: Intaglio, tmp_path: Path) -> None:
     """The least RAM that `fit` tells is enough for the firmware, and not for the build that tells layers apart."""

@@ -67,6 +67,7 @@ def test_what_cannot_be_one_firmware(packages: tuple[Path, Path], intaglio: Inta
     assert second.is_dir()
 
 
+@pytest.mark.slow
 def test_weights_at_addresses_of_their_own_are_named_and_do_not_overlap(intaglio: Intaglio, tmp_path: Path) -> None:
     def made(name: str, address: int) -> Path:
         return firmware(integer_model(tmp_path), tmp_path / name, name=name, arena="caller", weights_address=address).folder

@@ -151,6 +151,7 @@ def test_a_board_s_own_counter_of_cycles(tmp_path: Path) -> None:
     assert package_selftest(made)[0] == 0  # on an emulator without it, too
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("optimize", "level"), [("speed", "-O3"), ("balanced", "-O2"), ("size", "-Os")])
 def test_platformio_keeps_the_level_that_it_is_given(optimize: str, level: str, tmp_path: Path) -> None:
     made = firmware(integer_model(tmp_path), tmp_path / "out", name="net", board="rp2040", optimize=optimize)

@@ -59,6 +59,7 @@ def test_two_memories(words: dict[str, str], tmp_path: Path) -> None:
     assert profile.total.instructions and profile.total.arena_bytes == made.manifest.memory.arena_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["cortex-m0+", "cortex-m33", "rv32imc"])
 def test_two_memories_of_other_cores(target: str, tmp_path: Path) -> None:
     made = firmware(DIGITS, tmp_path / "out", target=target, memory=memories(tmp_path, 2048))
@@ -126,6 +127,7 @@ def test_two_memories_where_there_is_an_operating_system(arena: str, tmp_path: P
     assert subprocess.run([made.folder / "bin" / "digits", "--selftest"], capture_output=True).returncode == 0
 
 
+@pytest.mark.slow
 def test_arenas_in_several_memories_cannot_be_shared(intaglio: Intaglio, tmp_path: Path) -> None:
     words = {"target": "cortex-m7", "memory": memories(tmp_path, 2048), "arena": "caller"}
     for name in ("first", "second"):

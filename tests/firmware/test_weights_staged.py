@@ -83,6 +83,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_firmware_is_faster_with_the_same_arena(network: Path, intaglio: Intaglio, tmp_path: Path) -> None:
     found = {}
     for weights in ("mapped", "staged"):

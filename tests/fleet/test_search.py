@@ -42,6 +42,7 @@ def test_the_page_shows_every_point_and_every_reason() -> None:
     assert page.count("<circle") == 3 * 4 + 3 * 3 and "stroke-dasharray" in page
 
 
+@pytest.mark.slow
 def test_the_accuracy_of_a_model_that_is_quantised_already(intaglio: Intaglio, tmp_path: Path) -> None:
     quantised = tmp_path / "q.ig"
     made = ("--quantize", "int8", "--calibrate", DIGITS_DATA, "--stop-after", "optimise", "-o", quantised)

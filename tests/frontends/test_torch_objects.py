@@ -206,6 +206,7 @@ def test_a_fixed_dimension_cannot_be_pinned(tmp_path: Path) -> None:
 # Commands -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_float_model_is_quantised_here(intaglio: Intaglio, tmp_path: Path) -> None:
     module = shaken(Net())
     path = exported(module, (torch.zeros(1, 3, 6, 6),), tmp_path / "m.pt2")
@@ -217,6 +218,7 @@ def test_a_float_model_is_quantised_here(intaglio: Intaglio, tmp_path: Path) -> 
     assert "to the float model" in told.out + told.err
 
 
+@pytest.mark.slow
 def test_validate_runs_a_decomposed_program_too(tmp_path: Path) -> None:
     """Core ATen has views that depend on the order in memory, which `clone` sets before."""
 
@@ -294,6 +296,7 @@ class Decoder(nn.Module):
         return self.up(small) + nn.functional.interpolate(small, size=size, mode="bilinear")
 
 
+@pytest.mark.slow
 def test_pictures_of_any_size_are_enlarged(tmp_path: Path) -> None:
     sizes = {2: torch.export.Dim.DYNAMIC(min=4, max=20), 3: torch.export.Dim.DYNAMIC(min=4, max=16)}
     module = Decoder().eval()

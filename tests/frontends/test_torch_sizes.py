@@ -269,6 +269,7 @@ class Enlarged(torch.nn.Module):
         )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_pictures_of_a_range_are_enlarged_between_corners_and_to_a_size(tmp_path: Path) -> None:
     path = saved(Enlarged(), (torch.randn(1, 2, 6, 5),), tmp_path / "m.pt2", x={2: Dim("H", min=2, max=19)})
     package = intaglio.compile(path, output=tmp_path / "p", cflags="-O1")

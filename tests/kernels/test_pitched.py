@@ -72,6 +72,7 @@ def test_every_kernel_that_is_proven_is_right(isa: str, tmp_path: Path) -> None:
         each.check(call_compiled(library, each.call))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="sanitizers need gcc")
 def test_no_kernel_touches_more_than_its_rows(tmp_path: Path) -> None:
     names = list(few().values())

@@ -162,7 +162,10 @@ def test_cores_with_the_dsp_extension_have_the_same_kernels() -> None:
 @pytest.mark.parametrize(
     "core",
     [
-        *("cortex-m4f", "cortex-m7", LITTLE, "cortex-m0+", "cortex-m3", "rv32imc"),
+        *("cortex-m4f", "cortex-m0+", "rv32imc"),
+        pytest.param("cortex-m7", marks=pytest.mark.slow),  # the kernels of the M4F in another order
+        pytest.param(LITTLE, marks=pytest.mark.slow),
+        pytest.param("cortex-m3", marks=pytest.mark.slow),  # the kernels of the M0+, with a multiplication of 64 bits
         pytest.param("cortex-m4", marks=pytest.mark.slow),  # integers: the kernels of the M4F
         pytest.param("cortex-m4f for speed", marks=pytest.mark.slow),
         pytest.param("cortex-m33", marks=pytest.mark.slow),

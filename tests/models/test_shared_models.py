@@ -13,7 +13,7 @@ from support.shared import ONNX, SHARED, needs_shared, shapes_of
 
 SLOW = {
     "basicpitch_onnx", "swift_f0", "ultraface_rfb320_simpl", "ppocr_cls", "fastestdet", "gtcrn_simple", "yunet_n_320",
-    "tract_qlstm", "sres10",
+    "tract_qlstm", "sres10", "dnsmos_v8", "magika_v3_3", "mkws_f32_onnx", "mkws_qop_onnx", "dtln1_onnx",
 }  # fmt: skip
 
 pytestmark = needs_shared

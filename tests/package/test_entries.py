@@ -229,6 +229,7 @@ def test_python_says_which_entry_points_there_are(package: intaglio.EntryPoints)
         intaglio.EntryPoints.load(package.folder / "entries" / "step")
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="variants of x86-64 need such a processor")
 def test_entry_points_for_several_processors(folder: Path, tmp_path: Path, intaglio: Intaglio) -> None:

@@ -28,6 +28,7 @@ def package(words: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_compile_writes_one_page_and_holds_budgets_for_each(words: Path, tmp_path: Path, intaglio: Intaglio) -> None:
     (tmp_path / "b.toml").write_text("macs = 100\n")
     asked = ("--budget", tmp_path / "b.toml", "--report", tmp_path / "r.html")

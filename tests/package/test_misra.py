@@ -14,6 +14,7 @@ import intaglio as api
 from intaglio.package.misra import ADVISORY
 from support.building import needs_gcc
 from support.commands import DIGITS, Intaglio
+from support.slow import quick_where
 from support.small_networks import images, keywords
 
 needs_cppcheck = pytest.mark.skipif(shutil.which("cppcheck") is None, reason="there is no cppcheck here")
@@ -91,7 +92,7 @@ def test_required_rules_hold_on_every_target(network: Callable[[], bytes] | None
 
 
 @needs_gcc
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", quick_where(lambda name: name != "cortex-m4f", TARGETS))
 def test_the_analyser_of_gcc_finds_nothing(target: str, tmp_path: Path) -> None:
     folder = compiled(images, target, tmp_path)
     flags = ["-fanalyzer", "-O2", "-std=c99", "-Wall", "-Wextra", "-Werror", f"-I{folder / 'include'}", f"-I{folder / 'src'}"]

@@ -90,6 +90,7 @@ def picture() -> Any:
 PIXELS: dict[str, Any] = {"H": (5, 24), "W": (7, 25)}  # of which most are computed faster by Winograd
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_patches_of_a_range_stay_inside_of_the_image(tmp_path: Path) -> None:
     flags = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -282,6 +283,7 @@ def test_a_cache_from_nothing_on_is_told_once(tmp_path: Path, intaglio: Intaglio
     assert intaglio("validate", tmp_path / "p").code == 0
 
 
+@pytest.mark.slow
 def test_fit_has_the_largest_and_a_typical_time(tmp_path: Path, intaglio: Intaglio, one_board: None) -> None:
     pytest.importorskip("unicorn")
     w = np.eye(8, dtype=np.float32)

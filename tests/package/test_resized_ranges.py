@@ -87,6 +87,7 @@ def test_a_fourier_transform_of_frames(tmp_path: Path) -> None:
     assert package.run({"x": np.zeros((2, 95), np.float32)})["y"].shape == (2, 2, 33, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_by_factors_where_places_follow_from_sizes(mode: str, tmp_path: Path) -> None:
     """Also along axes without a range, and where the batch alone has one."""

@@ -75,6 +75,7 @@ def test_it_conforms(plugin: Plugin, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(held(results, "C on cortex-m4f", pattern.name) >= 9 for pattern in plugin.patterns)
 
 
+@pytest.mark.slow
 @needs_shared
 def test_a_real_model_forced_onto_it_has_the_same_bits(plugin: Plugin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SINGLE, "dense")

@@ -129,6 +129,7 @@ def test_what_is_made_and_what_stays(project: Path, intaglio: Intaglio) -> None:
     assert told.code == 1 and told.json["outcomes"][0]["state"] == "over budget"
 
 
+@pytest.mark.slow
 def test_files_to_hand_out(project: Path, intaglio: Intaglio) -> None:
     edited(project, 'optimize = "speed"', 'make = ["wheel", "zip", "rust"]\nversion = "1.2.0"')
     kinds = '["arduino", "platformio", "zephyr", "micropython", "cmsis-pack"]'
@@ -150,6 +151,7 @@ def test_files_to_hand_out(project: Path, intaglio: Intaglio) -> None:
     assert intaglio("verify", project.parent / "taken" / "digits").code == 0
 
 
+@pytest.mark.slow
 def test_accuracy_by_labels_has_a_budget_and_stays_up_to_date(project: Path, intaglio: Intaglio) -> None:
     shutil.copyfile(DIGITS_DATA, project.parent / "data.npz")
     more = 'calibrate = "data.npz"\nlabels = "data.npz"\nquantize = "int8"\n'

@@ -77,6 +77,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return network(folder), folder / "data.npz"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "kind", "most"), [("int4", "i4", 15), ("palette", "p4", 16)])
 def test_large_layers_have_few_values(
     made: tuple[Path, Path], scheme: str, kind: str, most: int, intaglio: Intaglio, tmp_path: Path

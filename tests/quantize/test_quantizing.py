@@ -196,6 +196,7 @@ def test_a_folder_of_samples(intaglio: Intaglio, tmp_path: Path) -> None:
     assert said.json["quantization"]["samples"] == 5
 
 
+@pytest.mark.slow
 def test_the_same_data_give_the_same_integers(intaglio: Intaglio, tmp_path: Path) -> None:
     path, data = small(tmp_path), tmp_path / "data.npz"
     for name in ("a", "b"):
@@ -282,6 +283,7 @@ def test_a_model_with_state(intaglio: Intaglio, tmp_path: Path) -> None:
     assert checked.code == 0, checked.out
 
 
+@pytest.mark.slow
 def test_a_sum_that_is_kept_in_floats_is_one(intaglio: Intaglio, tmp_path: Path) -> None:
     path, data = small(tmp_path), tmp_path / "data.npz"
     said = intaglio("compile", path, "-o", tmp_path / "p", "--quantize", "int8", "--calibrate", data, "--keep-float", "r")

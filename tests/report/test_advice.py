@@ -51,6 +51,7 @@ def test_frames_one_by_one(intaglio: Intaglio, tmp_path: Path) -> None:
     assert f"-> {made['arena_bytes']:,})" in told.gain
 
 
+@pytest.mark.slow
 def test_numbers_and_shapes_of_the_package_are_asked_for_again(intaglio: Intaglio, tmp_path: Path) -> None:
     words = ("--target", "cortex-m4f", "--shape", "image=1,1,8,8", "--disable-pass", "remove_identities", "--ram", "4K")
     assert intaglio("compile", DIGITS, "-o", tmp_path / "p", *words).code == 0

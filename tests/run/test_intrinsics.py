@@ -39,6 +39,7 @@ def test_the_object_is_the_same_with_fewer_headers(target: Target, share: float,
     assert len(few) < len(all_of_it) * share or not flags
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_every_intrinsic_of_our_kernels_is_left(tmp_path: Path) -> None:
     """Other versions of the compiler may have other headers: one that our kernels need and that is spared shows here."""
@@ -50,6 +51,7 @@ def test_every_intrinsic_of_our_kernels_is_left(tmp_path: Path) -> None:
     assert sorted(name for name in names if not re.search(rf"\b{name} ?\(", text)) == []
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_a_compiler_that_needs_a_header_gets_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intrinsics, "_guards", lambda *_: ("_AVXINTRIN_H_INCLUDED",))  # `avx2intrin.h` needs this one

@@ -52,6 +52,7 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return compile(saved(never(), folder), output=folder / "p", cflags="-O0").folder
 
 
+@pytest.mark.slow
 def test_a_package_is_made_without_vectors(tmp_path: Path, intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SECONDS, "0.3")
     said = intaglio("compile", saved(never(), tmp_path), "-o", tmp_path / "p")
@@ -105,6 +106,7 @@ def test_a_signal_ends_a_package_that_does_not_end(endless: Path, tmp_path: Path
     assert child.returncode == 128 + signal.SIGTERM and b"stopped" in told
 
 
+@pytest.mark.slow
 def test_a_loop_that_ends_is_compared_as_ever(tmp_path: Path) -> None:
     package = compile(saved(until_large(100.0), tmp_path), output=tmp_path / "p", cflags="-O1")
     x = {"x": np.full((1, 4), 0.7, np.float32)}

@@ -84,6 +84,7 @@ def test_every_driver_computes_the_same(
         np.testing.assert_allclose(got, expected, rtol=0, atol=BOUNDS[precision] * float(np.max(expected)), err_msg=device.name)
 
 
+@pytest.mark.slow
 def test_no_driver_gets_what_another_one_compiled(
     folder: Path, expected: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 ) -> None:

@@ -170,6 +170,7 @@ def test_what_is_asked_of_outputs_is_all_that_counts(
     assert (said.code, f"pass: {rule}\n" in said.out) == (code, True), said.out
 
 
+@pytest.mark.slow
 @needs_pocl
 def test_profile_tells_where_layers_are_and_what_a_start_takes(package: Package, intaglio: Intaglio) -> None:
     told = intaglio("profile", package.folder, "--device", "pthread", "--runs", "2", "--json").json
@@ -182,6 +183,7 @@ def test_profile_tells_where_layers_are_and_what_a_start_takes(package: Package,
     assert told["total"]["ram_bytes"] == told["total"]["arena_bytes"] + told["total"]["weight_bytes"]
 
 
+@pytest.mark.slow
 @needs_pocl
 def test_tuning_stays_in_the_package(package: Package, tmp_path: Path, intaglio: Intaglio) -> None:
     folder = tmp_path / "package"

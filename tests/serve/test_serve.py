@@ -171,6 +171,7 @@ def test_what_is_refused_is_counted_before_it_is_a_request_too(server: Server) -
     assert [counted(line) for line in lines] == [before[0] + 1, before[1] + 2, before[2] + 1]
 
 
+@pytest.mark.slow
 def test_a_package_that_is_gone_cannot_be_loaded_again(adders: Path, tmp_path: Path) -> None:
     shutil.copytree(adders / "1", tmp_path / "p")
     with serving(tmp_path / "p", "--no-grpc") as server:

@@ -20,6 +20,7 @@ def sbom(*words: str | Path) -> dict[str, object]:
     return found
 
 
+@pytest.mark.slow
 def test_the_bill_of_materials_is_valid_and_the_same_twice() -> None:
     validation = pytest.importorskip("cyclonedx.validation.json")
     schema = pytest.importorskip("cyclonedx.schema")
