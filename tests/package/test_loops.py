@@ -15,7 +15,7 @@ from intaglio.frontends.onnx import load
 from intaglio.ir.text import parse_graph, print_graph
 from intaglio.run.package import Package
 from support.commands import Intaglio
-from support.loop_models import LOOPS, Case, decoder
+from support.loop_models import LOOPS, Case, decoder, remembering
 from support.onnx_models import saved
 
 
@@ -71,6 +71,18 @@ def test_rows_without_a_bound_ask_for_one(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="how often a loop runs depends on data") as caught:
         load(saved(LOOPS["as often as an input says"].proto, tmp_path))
     assert "`--max rows=N`" in caught.value.hint
+
+
+def test_what_grows_in_each_turn_has_room_for_the_most(tmp_path: Path, intaglio: Intaglio) -> None:
+    path = saved(remembering(), tmp_path)
+    for target in ("host", "cortex-m4f"):
+        assert intaglio("compile", path, "--dim", "P=3", "--target", target, "-o", tmp_path / target).code == 0
+        assert intaglio("validate", tmp_path / target).code == 0
+    text = print_graph(load(path, dims={"P": 3})[0])
+    assert "size keys_length = 3..22 of " in text and "size keys_length_2 = 3..23 of " in text
+    with pytest.raises(ModelError, match="the size of what it carries") as caught:
+        load(saved(remembering(1 << 40), tmp_path), dims={"P": 3})
+    assert "`--max said=N`" in caught.value.hint
 
 
 def test_the_text_of_a_loop_is_read_back(tmp_path: Path) -> None:

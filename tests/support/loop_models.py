@@ -205,6 +205,39 @@ def _set_value() -> Any:
 
 
 ROWS = {"rows": 8}
+def remembering(turns: int = 20, words: int = 11) -> Any:
+    """A decoder with attention to all that came before, which becomes longer in each turn; it stops at a certain word."""
+    random = np.random.default_rng(4)
+    weights = {name: random.standard_normal((8, 8)).astype(np.float32) for name in ("wq", "wk", "wv")}
+    heads: list[Any] = []
+    for name in "qkv":
+        heads += [node("MatMul", f"e w{name}", f"{name}0"), node("Reshape", f"{name}0 heads", name)]
+    nodes = [
+        node("Gather", "emb word", "e"), *heads,
+        node("Concat", "keys k", "keys2", axis=2), node("Concat", "values v", "values2", axis=2),
+        node("Transpose", "keys2", "turned", perm=[0, 1, 3, 2]), node("MatMul", "q turned", "score"),
+        node("Softmax", "score", "where", axis=-1), node("MatMul", "where values2", "seen"), node("Reshape", "seen flat", "all"),
+        node("MatMul", "all wo", "chance"), node("ArgMax", "chance", "word2", axis=1, keepdims=0),
+        node("Equal", "word2 last", "is"), node("Not", "is", "not"), node("Squeeze", "not zero", "again"),
+    ]  # fmt: skip
+    kind = (FLOAT, [1, 2, None, 4])
+    carried = [("word", "word2", (INT64, [1])), ("keys", "keys2", kind), ("values", "values2", kind)]
+    inside = body(nodes, carried, ["word2"], "again")
+    constants = {
+        **weights, "emb": random.standard_normal((words, 8)).astype(np.float32), "heads": ints(1, 2, 1, 4), "flat": ints(1, 8),
+        "wo": random.standard_normal((8, words)).astype(np.float32), "last": ints(3), "zero": ints(0), "word0": ints(1),
+        "true": TRUE, "turns": np.asarray(turns),
+    }  # fmt: skip
+    outer = [node("Loop", "turns true word0 past_keys past_values", "word_end all_keys all_values said", body=inside)]
+    given = [value(name, [1, 2, "P", 4]) for name in ("past_keys", "past_values")]
+    return model(outer, given, [value("all_keys", None), value("said", None, INT64)], constants, opset=17)
+
+
+def _past(random: np.random.Generator) -> dict[str, Array]:
+    shape = (1, 2, int(random.integers(0, 4)), 4)
+    return {name: random.standard_normal(shape).astype(np.float32) for name in ("past_keys", "past_values")}
+
+
 LOOPS: dict[str, Case] = {
     "as often as an input says": Case(
         _loop(
@@ -225,6 +258,7 @@ LOOPS: dict[str, Case] = {
     ),
     "branches of different shapes": Case(_branches(), turns),
     "what only grows": Case(_grown(), turns, {"y": 7}),
+    "what grows and is read": Case(remembering(), _past, dims={"P": (0, 3)}),
     "until data says so": Case(_until(), lambda r: {"x": (r.standard_normal((1, 4)) * 3).astype(np.float32)}, {"rows": 30}),
     "rows that are written into a buffer": Case(
         _set_value(), lambda r: {"x": (np.abs(r.standard_normal((1, 4))) * 2 + 0.12).astype(np.float32)}

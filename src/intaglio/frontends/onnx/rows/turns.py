@@ -14,7 +14,7 @@ from intaglio.frontends.loops import Changed, Limit, Turn, run_loop
 from intaglio.frontends.onnx.call import Answer, Item, OnnxCall
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.names import identifier
-from intaglio.frontends.onnx.rows.growing import growing
+from intaglio.frontends.onnx.rows.growing import Kept, Length, growing, kept
 from intaglio.frontends.onnx.structure import reads
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import Size, Undecided, least, whole
@@ -85,19 +85,31 @@ def loop_in_turns(call: OnnxCall, trips: int | Value | None) -> Answer:
         if not isinstance(given[n], Value):
             raise unsupported("`Loop` carries a sequence or an optional, and how often it runs is not known")
 
+    longer: dict[int, Kept] = {}
+    lengths: dict[tuple[int, int], Length] = {}  # carried behind what moves
+    ends: list[bool] = []  # whether data may end the loop
+
     def turn(number: Value, carried: list[Value]) -> Turn:
         items = [more[n].nothing(call, item) if n in more else item for n, item in enumerate(given)]
-        for n, value in zip(moving, carried, strict=True):
+        rooms, counts = dict(zip(moving, carried, strict=False)), dict(zip(lengths, carried[len(moving) :], strict=True))
+        sizes = {key: length.now(call, counts[key], 1) for key, length in lengths.items()}
+        now = {n: each.cut(call, rooms[n], sizes[each.key]) for n, each in longer.items()}
+        for n, value in (rooms | now).items():
             items[n] = value
         again, *after = body(call, graph, [number, call.constant(np.asarray(True)), *items])
         appended = [more[n].row(after[n]) for n in more]
+        for n, value in now.items():
+            if isinstance(grown := after[n], Value):
+                after[n] = longer[n].longer(call, rooms[n], counts[longer[n].key], value, grown)
         tensors = [v for v in (again, *(after[n] for n in moving), *after[len(given) :]) if isinstance(v, Value)]
         if len(tensors) != 1 + len(moving) + scanned:
             raise unsupported("`Loop` carries or collects sequences, and how often it runs is not known")
         last = tensors[0].data
         stays = last is not None and bool(last.reshape(-1)[0])
+        ends[:] = [not stays]
         carried, rows = tensors[1 : 1 + len(moving)], tensors[1 + len(moving) :]
-        return Turn(None if stays else tensors[0], carried, [*rows, *appended])
+        counted = [length.longer(call, counts[key]) for key, length in lengths.items()]
+        return Turn(None if stays else tensors[0], [*carried, *counted], [*rows, *appended])
 
     first = [item for n, item in enumerate(given) if n in moving and isinstance(item, Value)]
     names = [*call.walk.origins[len(given) :], *(call.walk.origins[n] for n in more if n < len(call.walk.origins))]
@@ -105,17 +117,30 @@ def loop_in_turns(call: OnnxCall, trips: int | Value | None) -> Answer:
     try:
         made, rows = run_loop(call.walk, _stem(call), limit, condition, first, turn)
     except Changed as changed:
-        unread = [n not in read for n in moving]
         runs = condition is None and (not isinstance(trips, int) or least(trips) > 0) and not isinstance(trips, Value)
-        if not runs or not all(unread[n] for n in changed.types):
-            raise
         call.walk.go_back(mark)
-        for n, kind in changed.types.items():  # replaced in the first turn, and not looked at before
-            first[n] = call.constant(np.zeros(kind.shape, kind.dtype.numpy), kind.dtype)
-        made, rows = run_loop(call.walk, _stem(call), limit, condition, first, turn)
+        for place, kind in changed.types.items():
+            n, limit = moving[place], _limit(call, trips, [*names, *call.walk.origins[moving[place] :][:1]])
+            if runs and n not in read:  # replaced in the first turn, and not looked at before
+                first[place] = call.constant(np.zeros(kind.shape, kind.dtype.numpy), kind.dtype)
+            elif (found := kept(call, graph, n, first[place], kind, limit.most(), limit.hint)) is not None:
+                longer[n] = found
+                lengths.setdefault(found.key, found.length)
+                first[place] = found.carried(call)
+            else:
+                raise
+        counts = [length.carried(call) for length in lengths.values()]
+        made, rows = run_loop(call.walk, _stem(call), limit, condition, [*first, *counts], turn)
     results = list(given)
-    for n, value in zip(moving, made, strict=True):
+    for n, value in zip(moving, made, strict=False):
         results[n] = value
+    known = limit.known if condition is None and ends == [False] else None
+    after = {
+        key: length.now(call, count, 0) if known is None else length.after(known)
+        for (key, length), count in zip(lengths.items(), made[len(moving) :], strict=True)
+    }
+    for n, each in longer.items():
+        results[n] = each.cut(call, made[moving.index(n)], after[each.key])
     for n, row in zip(more, rows[scanned:], strict=True):
         results[n] = more[n].joined(call, given[n], row)
     return [*results, *rows[:scanned]]
