@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -224,10 +225,11 @@ def _wide(array: Array) -> Array:
 
 
 def _shaped(array: Array, shape: list[object]) -> Array:
-    """ONNX Runtime insists on the rank that the model declares."""
-    if len(shape) == array.ndim or not all(isinstance(n, int) for n in shape):
+    """ONNX Runtime insists on the rank that the model declares. It says of an unknown rank what it says of a single number."""
+    sizes = [n for n in shape if isinstance(n, int)]
+    if len(shape) == array.ndim or len(sizes) < len(shape) or math.prod(sizes) != array.size:
         return array
-    return array.reshape([int(str(n)) for n in shape])
+    return array.reshape(sizes)
 
 
 def _first_line(error: Exception) -> str:
