@@ -132,6 +132,12 @@ def test_a_hundred_thousand_dead_nodes_are_passed_over_quickly(tmp_path: Path) -
     assert time.process_time() - start < 5
 
 
+def test_of_an_opset_that_is_declared_twice_the_last_counts(tmp_path: Path) -> None:
+    proto = model([node("Relu", "x", "y")])
+    proto.opset_import.insert(0, onnx.helper.make_opsetid("", 0))
+    assert [n.op.NAME for n in imported(proto, tmp_path).nodes] == ["relu"]
+
+
 def test_the_same_file_gives_the_same_names(tmp_path: Path) -> None:
     proto = model([node("Exp", "x", "a/b"), node("Log", "a/b", "a.b"), node("Add", "a/b a.b", "y")])
     first, second = (imported(proto, tmp_path) for _ in range(2))
