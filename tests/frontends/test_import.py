@@ -138,6 +138,18 @@ def test_of_an_opset_that_is_declared_twice_the_last_counts(tmp_path: Path) -> N
     assert [n.op.NAME for n in imported(proto, tmp_path).nodes] == ["relu"]
 
 
+def test_a_norm_from_before_opset_17_has_the_type_of_its_scale(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float16)
+    nodes = [node("LayerNormalization", "x scale", "y")]
+    constants = {"scale": np.arange(8, dtype=np.float32)}
+    proto = model(nodes, [value("x", [2, 8], onnx.TensorProto.FLOAT16)], constants=constants, opset=12)
+    (got,) = run(imported(proto, tmp_path), x)
+    wide = x.astype(np.float32)
+    want = (wide - wide.mean(1, keepdims=True)) / wide.std(1, keepdims=True) * np.arange(8)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, want, atol=2e-2)
+
+
 def test_the_same_file_gives_the_same_names(tmp_path: Path) -> None:
     proto = model([node("Exp", "x", "a/b"), node("Log", "a/b", "a.b"), node("Add", "a/b a.b", "y")])
     first, second = (imported(proto, tmp_path) for _ in range(2))
