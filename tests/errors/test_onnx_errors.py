@@ -183,6 +183,11 @@ def test_an_unnamed_dimension_asks_for_a_shape(tmp_path: Path) -> None:
     assert (error.slug, error.hint) == ("dynamic-dimension", "give `--shape in0=1,N`")
 
 
+def test_an_operator_of_onnx_runtime_is_told_by_name_though_its_domain_is_not_declared(tmp_path: Path) -> None:
+    error = error_of(model([node("GreedySearch", "x", "y", domain="com.microsoft")]), tmp_path)
+    assert "no operator `GreedySearch` in opset 1 of `com.microsoft`" in error.message
+
+
 def test_an_unknown_rank_asks_for_a_shape(tmp_path: Path) -> None:
     assert error_of(model([node("Relu", "x", "y")], [value("x", None)]), tmp_path).slug == "dynamic-dimension"
 

@@ -277,7 +277,7 @@ class Walk(Emitter):
         key = (domain, node.op_type, getattr(node, "overload", ""))
         if key in self.functions:
             return self.inline(self.functions[key], key, inputs, attributes, scope, {})
-        version = scope.opsets.get(domain)
+        version = scope.opsets.get(domain, 1 if domain == "com.microsoft" else None)
         row = TABLE.get((domain, node.op_type))
         if any(isinstance(item, Texts) for item in inputs):
             row = OF_STRINGS.get((domain, node.op_type), row)
