@@ -31,7 +31,7 @@ def own_movement(
     reference: Reference, manifest: Manifest, steps: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]
 ) -> dict[str, float]:
     """The largest change of each output, over some changes of the inputs by one ulp up or down; empty: no input is a float."""
-    floats = [info.name for info in manifest.inputs if DType(info.dtype) in (DType.F32, DType.F64)]
+    floats = [info.name for info in manifest.inputs if DType(info.dtype) in (DType.F16, DType.F32, DType.F64)]
     if not floats:
         return {}
     moved = {info.name: 0.0 for info in manifest.outputs}
