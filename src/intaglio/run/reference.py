@@ -16,6 +16,7 @@ from intaglio.ir.types import DType
 from intaglio.ops.random import RUN_STATE
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.run.double import widened
+from intaglio.run.maps import may_make_maps, without_maps
 from intaglio.run.saturation import may_saturate, without_saturation
 
 LONG_RUN = "reference-too-long"
@@ -184,15 +185,16 @@ def cannot_compare(manifest: Manifest) -> bool:
 
 
 def _changed(path: Path, extra: tuple[str, ...], given: tuple[TensorInfo, ...]) -> str | bytes:
-    """The model with intermediate tensors among its outputs, to look at them, and with others as inputs; and with weights that
-    ONNX Runtime multiplies exactly."""
+    """The model with intermediate tensors among its outputs, to look at them, and with others as inputs; with weights that
+    ONNX Runtime multiplies exactly, and rows in place of maps."""
     import onnx
 
     numbers = list(given)
-    if not extra and not numbers and not may_saturate(path):
+    if not extra and not numbers and not may_saturate(path) and not may_make_maps(path):
         return str(path)
     model = onnx.load(str(path))
-    if not without_saturation(model) and not extra and not numbers:
+    changes = [without_saturation(model), without_maps(model)]
+    if not any(changes) and not extra and not numbers:
         return str(path)
     for info in numbers:
         random = (node for node in model.graph.node if node.op_type in RANDOM)
