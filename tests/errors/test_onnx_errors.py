@@ -56,6 +56,11 @@ def test_a_model_cut_at_any_byte_is_an_error(tmp_path: Path) -> None:
             assert error.hint  # noqa: PT017 (a cut between two fields may still be a model)
 
 
+def test_a_file_in_the_format_of_onnx_runtime_is_told_as_such(tmp_path: Path) -> None:
+    error = error_of(b"\x20\0\0\0ORTM" + bytes(64), tmp_path)
+    assert error.slug == "not-a-model" and error.hint == "give the ONNX file that it was converted from"
+
+
 def test_a_cut_model_is_called_truncated(tmp_path: Path) -> None:
     content = RELU.SerializeToString()
     assert error_of(content[: len(content) // 2], tmp_path).slug == "truncated-model"

@@ -27,6 +27,7 @@ _INSIDE = {
 _TENSORS = {"graph": {5: "tensor"}, "attribute": {5: "tensor", 10: "tensor"}}
 _DATA_LOCATION = 14  # of TensorProto: 1 is another file
 _OP_TYPE = 4  # of NodeProto
+_ORT_MARK = b"ORTM"  # behind four bytes, as in any FlatBuffer
 
 
 def read_model(path: Path) -> Any:
@@ -34,6 +35,11 @@ def read_model(path: Path) -> Any:
     content = _mapped(path)
     if not content:
         raise ModelError("not-a-model", f"`{where}` is empty", where=where, hint="export the model again")
+    if content[4:8] == _ORT_MARK:
+        raise ModelError(
+            "not-a-model", f"`{where}` has ONNX Runtime's own format, ORT", where=where,
+            hint="give the ONNX file that it was converted from",
+        )  # fmt: skip
     state = _scan(content)
     if state == "other":
         raise ModelError(
