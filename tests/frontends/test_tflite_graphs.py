@@ -62,6 +62,18 @@ def test_an_operator_without_inputs_has_no_first_one(tmp_path: Path) -> None:
     assert unread(tmp_path / "m.tflite") is None
 
 
+@pytest.mark.parametrize("op", ["ADD", "SUB"])
+def test_a_sum_has_the_type_of_the_second_operand_whatever_the_file_says(op: str, tmp_path: Path) -> None:
+    w = ModelWriter()
+    w.subgraph()
+    x, y = (w.tensor(Tensor((4,), "uint8", 0.05, 100), name) for name in "xy")
+    middle = w.tensor(Tensor((4,), "float32", 0.06, 90), "middle")
+    w.operator(op, [x, x], [middle], op.capitalize() + "Options", version=1)
+    w.operator(op, [middle, x], [y], op.capitalize() + "Options", version=1)
+    w.graph.inputs, w.graph.outputs = [x], [y]
+    assert_like_litert(w.finish(), tmp_path, [np.array([3, 90, 120, 250], np.uint8)])
+
+
 # Loops and branches -----------------------------------------------------------------------------------------------------
 
 
