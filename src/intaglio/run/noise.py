@@ -19,7 +19,7 @@ from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.run.compare import Comparison
 from intaglio.run.limited import Limited
-from intaglio.run.reference import OnnxRuntime, Reference, as_in_model, run_steps
+from intaglio.run.reference import OnnxRuntime, Reference, as_bytes, as_in_model, run_steps
 
 TRIES = 3
 # Rounding happens in every layer, and in every sum of many products, not at the inputs alone.
@@ -110,7 +110,8 @@ def integer_results(
     """What ONNX Runtime computes for a quantised model with optimisations; None for others."""
     if not isinstance(reference, OnnxRuntime | Limited) or manifest.states:
         return None
-    return reference.optimised([as_in_model(step, manifest) for step in steps])
+    found = reference.optimised([as_in_model(step, manifest) for step in steps])
+    return None if found is None else [as_bytes(step, manifest) for step in found]
 
 
 def has_integers(graph: Graph) -> bool:

@@ -153,7 +153,7 @@ def run_steps(reference: Reference, manifest: Manifest, steps: list[dict[str, Ar
     reference.fresh()
     for inputs in steps:
         given = as_in_model(inputs, manifest) if reference.of_model else inputs
-        outputs = _as_bytes(reference.run({**given, **state}), manifest)
+        outputs = as_bytes(reference.run({**given, **state}), manifest)
         for s in manifest.states:
             if s.output in outputs:  # LiteRT keeps its variables itself
                 state[s.input] = np.asarray(outputs[s.output])
@@ -169,7 +169,7 @@ def as_in_model(inputs: Mapping[str, Array], manifest: Manifest) -> dict[str, Ar
     return {name: np.moveaxis(array, -1, -3) if name in turned else array for name, array in inputs.items()} | words
 
 
-def _as_bytes(outputs: dict[str, Array], manifest: Manifest) -> dict[str, Array]:
+def as_bytes(outputs: dict[str, Array], manifest: Manifest) -> dict[str, Array]:
     """Strings of the reference as a package has them."""
     widths = {info.name: info.shape[-1] for info in manifest.outputs if info.text}
     return {name: encoded(a, widths[name]) if name in widths and is_text(a) else a for name, a in outputs.items()}
