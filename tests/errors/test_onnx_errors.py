@@ -56,6 +56,11 @@ def test_a_model_cut_at_any_byte_is_an_error(tmp_path: Path) -> None:
             assert error.hint  # noqa: PT017 (a cut between two fields may still be a model)
 
 
+def test_a_file_in_the_format_of_onnx_runtime_is_told_as_such(tmp_path: Path) -> None:
+    error = error_of(b"\x20\0\0\0ORTM" + bytes(64), tmp_path)
+    assert error.slug == "not-a-model" and error.hint == "give the ONNX file that it was converted from"
+
+
 def test_a_cut_model_is_called_truncated(tmp_path: Path) -> None:
     content = RELU.SerializeToString()
     assert error_of(content[: len(content) // 2], tmp_path).slug == "truncated-model"
@@ -181,6 +186,11 @@ def test_a_symbolic_dimension_asks_for_the_option_that_pins_it(tmp_path: Path) -
 def test_an_unnamed_dimension_asks_for_a_shape(tmp_path: Path) -> None:
     error = error_of(model([node("Relu", "x", "y")], [value("x", [1, None])]), tmp_path)
     assert (error.slug, error.hint) == ("dynamic-dimension", "give `--shape in0=1,N`")
+
+
+def test_an_operator_of_onnx_runtime_is_told_by_name_though_its_domain_is_not_declared(tmp_path: Path) -> None:
+    error = error_of(model([node("GreedySearch", "x", "y", domain="com.microsoft")]), tmp_path)
+    assert "no operator `GreedySearch` in opset 1 of `com.microsoft`" in error.message
 
 
 def test_an_unknown_rank_asks_for_a_shape(tmp_path: Path) -> None:

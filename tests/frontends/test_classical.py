@@ -126,6 +126,13 @@ def test_a_map_of_probabilities_is_a_tensor_with_a_note(tmp_path: Path) -> None:
     assert "its columns are the classes `a`, `b`, `c`, `d`, `e`" in notes[-1]
 
 
+def test_a_domain_that_the_file_does_not_declare_is_the_newest(tmp_path: Path) -> None:
+    proto = ml_model("Normalizer", X, ["y"], norm="L2")
+    del proto.opset_import[1]
+    wanted, results = both(proto, X, tmp_path)
+    np.testing.assert_allclose(results[0], wanted[0], rtol=1e-6)
+
+
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "maps": ("DictVectorizer", {"string_vocabulary": ["a"]}, "maps are not supported"),
     "half of the categories": ("CategoryMapper", {"cats_int64s": [1], "cats_strings": ["a", "b"]}, "2 strings and 1 numbers"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import helper
 
@@ -137,3 +138,20 @@ def test_a_sequence_exists_only_during_the_import(tmp_path: Path) -> None:
     ]  # fmt: skip
     graph = imported(model(nodes, constants={"two": np.array(2)}), tmp_path)
     assert run(graph, X).tolist() == [[-1, 4, -9, 16, -9]]
+
+
+@pytest.mark.parametrize("trips", [3, 100])
+def test_a_body_may_declare_its_turn_as_a_list_of_one(trips: int, tmp_path: Path) -> None:
+    """As older exporters do, which squeeze it."""
+    steps = [node("Squeeze", "turn zero", "at"), node("Gather", "x at", "row"), node("Add", "sum row", "more"),
+             node("Identity", "go", "again")]  # fmt: skip
+    ins = [value("turn", [1], INT64), value("go", [], BOOL), value("sum", [4])]
+    inner = helper.make_graph(steps, "body", ins, [value("again", [], BOOL), value("more", [4])])
+    proto = model(
+        [node("Loop", "trips yes start", "y", body=inner)], [value("x", [trips, 4])],
+        constants={"trips": np.asarray(trips), "yes": np.asarray(True), "start": np.zeros(4, np.float32), "zero": ints(0)},
+    )  # fmt: skip
+    x = np.random.default_rng(0).standard_normal((trips, 4)).astype(np.float32)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    got = run(imported(proto, tmp_path), x)
+    np.testing.assert_allclose(got, session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)

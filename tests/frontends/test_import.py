@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
 from intaglio.frontends.onnx import load
@@ -130,6 +131,35 @@ def test_a_hundred_thousand_dead_nodes_are_passed_over_quickly(tmp_path: Path) -
     graph, _ = load(path)
     assert len(graph.nodes) == 1
     assert time.process_time() - start < 5
+
+
+def test_of_an_opset_that_is_declared_twice_the_last_counts(tmp_path: Path) -> None:
+    proto = model([node("Relu", "x", "y")])
+    proto.opset_import.insert(0, onnx.helper.make_opsetid("", 0))
+    assert [n.op.NAME for n in imported(proto, tmp_path).nodes] == ["relu"]
+
+
+def test_a_norm_from_before_opset_17_has_the_type_of_its_scale(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float16)
+    nodes = [node("LayerNormalization", "x scale", "y")]
+    constants = {"scale": np.arange(8, dtype=np.float32)}
+    proto = model(nodes, [value("x", [2, 8], onnx.TensorProto.FLOAT16)], constants=constants, opset=12)
+    (got,) = run(imported(proto, tmp_path), x)
+    wide = x.astype(np.float32)
+    want = (wide - wide.mean(1, keepdims=True)) / wide.std(1, keepdims=True) * np.arange(8)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, want, atol=2e-2)
+
+
+@pytest.mark.parametrize(("opset", "mask"), [(9, [0.0, 0.0]), (10, [False, False]), (12, [True, True])])
+def test_the_mask_of_a_dropout_that_drops_nothing_is_that_of_onnx_runtime(opset: int, mask: list[object], tmp_path: Path) -> None:
+    kind = onnx.TensorProto.FLOAT if opset < 10 else onnx.TensorProto.BOOL
+    proto = model([node("Dropout", "x", "y m")], [value("x", [2])], [value("y", [2]), value("m", [2], kind)], opset=opset)
+    proto.ir_version = 6
+    x = np.ones(2, np.float32)
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    assert session.run(["m"], {"x": x})[0].tolist() == mask
+    assert run(imported(proto, tmp_path), x)[1].tolist() == mask
 
 
 def test_the_same_file_gives_the_same_names(tmp_path: Path) -> None:

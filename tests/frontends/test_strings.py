@@ -147,6 +147,15 @@ def test_an_optional_is_there_unless_its_length_is_0(lengths: dict[str, int], th
         load(saved(proto, tmp_path), lengths={"o": 2})
 
 
+def test_a_label_of_one_letter_stays_a_string(tmp_path: Path) -> None:
+    """As scikit-learn's voting classifiers end: a row of letters has the shape of the labels."""
+    nodes = [node("ArgMax", "x", "best", axis=1), node("Gather", "classes best", "label"), node("Reshape", "label shape", "y")]
+    constants = {"classes": np.array(["A", "B"], object), "shape": np.array([-1])}
+    proto = model(nodes, [value("x", [1, 2])], [value("y", None, TensorProto.STRING)], constants)
+    package = intaglio.compile(saved(proto, tmp_path), output=tmp_path / "p")
+    assert package.manifest.outputs[0].text and package.validate().ok
+
+
 # Random operators -----------------------------------------------------------------------------------------------------------
 
 

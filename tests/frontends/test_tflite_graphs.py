@@ -10,6 +10,7 @@ import pytest
 
 from intaglio.errors import ModelError, UserError
 from intaglio.frontends.tflite import load
+from intaglio.frontends.tflite.unread import unread
 from intaglio.ir.graph import Array
 from intaglio.ops.evaluate import evaluate_graph
 from support.tflite_models import ModelWriter, Tensor, all_by_litert, all_by_reference, assert_like_litert, one_operator
@@ -54,6 +55,23 @@ def running_sum(start: Array) -> bytes:
 def test_a_variable_starts_as_the_file_says(start: list[float], tmp_path: Path) -> None:
     data = running_sum(np.asarray(start, np.float32))
     assert_like_litert(data, tmp_path, *[[numbers(4) * n] for n in range(3)])
+
+
+def test_an_operator_without_inputs_has_no_first_one(tmp_path: Path) -> None:
+    (tmp_path / "m.tflite").write_bytes(running_sum(np.zeros(4, np.float32)))
+    assert unread(tmp_path / "m.tflite") is None
+
+
+@pytest.mark.parametrize("op", ["ADD", "SUB"])
+def test_a_sum_has_the_type_of_the_second_operand_whatever_the_file_says(op: str, tmp_path: Path) -> None:
+    w = ModelWriter()
+    w.subgraph()
+    x, y = (w.tensor(Tensor((4,), "uint8", 0.05, 100), name) for name in "xy")
+    middle = w.tensor(Tensor((4,), "float32", 0.06, 90), "middle")
+    w.operator(op, [x, x], [middle], op.capitalize() + "Options", version=1)
+    w.operator(op, [middle, x], [y], op.capitalize() + "Options", version=1)
+    w.graph.inputs, w.graph.outputs = [x], [y]
+    assert_like_litert(w.finish(), tmp_path, [np.array([3, 90, 120, 250], np.uint8)])
 
 
 # Loops and branches -----------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from intaglio.ops.resize import Resize
 MODES = [
     ("asymmetric", "floor"), ("asymmetric", "ceil"), ("asymmetric", "round_prefer_floor"), ("half_pixel", "round_prefer_floor"),
     ("half_pixel", "round_prefer_ceil"), ("half_pixel", "floor"), ("pytorch_half_pixel", "round_prefer_floor"),
-    ("align_corners", "round_prefer_floor"), ("align_corners", "floor"),
+    ("align_corners", "round_prefer_floor"), ("align_corners", "floor"), ("tf_half_pixel_for_nn", "floor"),
 ]  # fmt: skip
 SIZES = [*product((7, 9, 10, 14, 22, 26), (1, 4, 8, 13, 16, 17, 19, 29, 38, 41, 42, 52))]
 

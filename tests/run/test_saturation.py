@@ -48,3 +48,14 @@ def test_a_package_of_large_weights_validates(intaglio: Intaglio, tmp_path: Path
     made, _ = product(127, zero=None)
     assert intaglio("compile", saved(made, tmp_path), "-o", tmp_path / "p", "--cflags=-O0").code == 0
     assert intaglio("validate", tmp_path / "p").code == 0
+
+
+def test_a_convolution_of_signed_bytes_keeps_its_weights() -> None:
+    """ONNX Runtime does not convolve signed bytes with unsigned ones: it would not load the model."""
+    weights = RANDOM.integers(-127, 128, (2, 3, 3, 3)).astype(np.int8)
+    constants = {"s": np.float32(0.1), "z": np.int8(0), "w": weights}
+    of_bytes = onnx.helper.make_tensor_value_info
+    x, y = of_bytes("x", onnx.TensorProto.INT8, [1, 3, 6, 6]), of_bytes("y", onnx.TensorProto.INT8, None)
+    made = model([node("QLinearConv", "x s z w s z s z", "y")], [x], [y], constants)
+    without_saturation(made)
+    ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -17,6 +17,7 @@ from intaglio.ops.numeric import int_range, numeric
 
 COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize",
+    "tf_half_pixel_for_nn",
 )  # fmt: skip
 HALF = 1e-6  # so near, ONNX Runtime takes a coordinate to be half-way
 NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil", "simple")
@@ -90,6 +91,8 @@ class Resize(Op):
                 return 0.0 if length == 1 else i * (size - 1) / (length - 1)
             case "asymmetric":
                 return i / scale
+            case "tf_half_pixel_for_nn":
+                return (i + 0.5) / scale
             case _:
                 start, end = self.roi[axis], self.roi[axis + len(self.shape)]
                 if out > 1:
@@ -123,6 +126,8 @@ class Resize(Op):
         match self.coordinate_mode:
             case "asymmetric":
                 return float(one / scale)
+            case "tf_half_pixel_for_nn":
+                return float((one + np.float32(0.5)) / scale)
             case "half_pixel" | "pytorch_half_pixel" if self.coordinate_mode == "half_pixel" or self.shape[axis] > 1:
                 return float((one + np.float32(0.5)) / scale - np.float32(0.5))
             case _:

@@ -45,6 +45,7 @@ class TensorInfo:
     arena_offset: int | None = None  # where the arena has room for it
     arena_region: str = "arena"
     turned: bool = False  # rows of pixels, where the model has planes: [n, h, w, c] instead of [n, c, h, w]
+    rounded: str = ""  # the narrower type of floats that a layer before an output computes in
     dims: tuple[str, ...] = ()  # formulas of the caller's sizes, where there are any; `shape` is the largest then
 
     def at(self, sizes: Mapping[str, int], found: Mapping[str, int]) -> TensorInfo:
@@ -275,11 +276,12 @@ class Manifest:
         return tuple(dict.fromkeys(layer.accelerator for layer in self.layers if layer.accelerator))
 
 
-def tensor_info(name: str, field: str, type: TensorType) -> TensorInfo:
+def tensor_info(name: str, field: str, type: TensorType, rounded: str = "") -> TensorInfo:
     quant = type.quant
     told = None if quant is None else QuantInfo(quant.scale, quant.zero_point, quant.axis)
     dims = tuple(str(n) for n in type.shape) if type.moves else ()
-    return TensorInfo(name, field, type.dtype.value, largest(type.shape), type.layout.value, told, type.bytes, dims=dims)
+    shape, layout = largest(type.shape), type.layout.value
+    return TensorInfo(name, field, type.dtype.value, shape, layout, told, type.bytes, rounded=rounded, dims=dims)
 
 
 def target_of(manifest: Manifest) -> Target:
@@ -463,8 +465,10 @@ def _tensor(row: dict[str, object]) -> TensorInfo:
     region = str(row.get("arena_region", "arena"))
     turned, dims = bool(row.get("turned", False)), _list(row.get("dims", []))
     assert len(dims) in (0, len(shape)) and all(isinstance(text, str) and len(text) <= 200 for text in dims)
+    rounded = str(row.get("rounded", ""))
+    assert not rounded or DType(rounded).is_float
     numbers, formulas = tuple(int(n) for n in shape), tuple(map(str, dims))
-    return TensorInfo(name, field_name, DType(dtype).value, numbers, layout, told, size, slot, region, turned, formulas)
+    return TensorInfo(name, field_name, DType(dtype).value, numbers, layout, told, size, slot, region, turned, rounded, formulas)
 
 
 def _layer(row: dict[str, object]) -> LayerInfo:

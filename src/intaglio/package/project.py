@@ -11,7 +11,7 @@ from intaglio.ir.graph import Graph, Value
 from intaglio.ir.placement import ARENA, STATE, Address, Region
 from intaglio.ir.sizes import Size, largest, most, names_of
 from intaglio.ir.spans import Span
-from intaglio.ir.types import DType, Layout, TensorType
+from intaglio.ir.types import Layout, TensorType
 from intaglio.kernels.loop import SIZE
 from intaglio.kernels.program import Layer, Program
 from intaglio.package.accelerators import Around, accelerator_of, accelerators_of, around
@@ -23,14 +23,11 @@ from intaglio.package.pointers import c_size, output_fields
 from intaglio.package.reads import Reads
 from intaglio.package.safety import NONE, Safety, safety_of
 from intaglio.package.striped_calls import FeedView, stripe_views
+from intaglio.package.tolerance import DEVICE_TOLERANCE, narrowest, share
 from intaglio.package.vectors import OTHER_SIZES
 from intaglio.targets.board import Board
 from intaglio.targets.deployment import Deployment
 from intaglio.targets.target import LEVELS, Target
-
-# Of the largest reference value: half a unit in the last place of the type, or what reordered sums may cost in f32.
-SELFTEST_TOLERANCE = {DType.F32: 1e-4, DType.F64: 1e-4, DType.F16: 2e-3, DType.BF16: 2e-2}
-DEVICE_TOLERANCE = {"fp32": 1e-3, "mixed": 3e-2, "fp16": 6e-2}  # of floats that an OpenCL device computes, by its precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +349,10 @@ def _inputs(program: Program, arenas: Mapping[Region, str]) -> tuple[TensorView,
 def _outputs(program: Program, arenas: Mapping[Region, str]) -> tuple[TensorView, ...]:
     graph = program.graph
     origins, types = graph.output_names or [v.origin for v in graph.outputs], [v.type for v in graph.outputs]
-    return tensor_views(output_fields(graph), types, origins, output_slots(program), arenas, graph.counts.keys())
+    views = tensor_views(output_fields(graph), types, origins, output_slots(program), arenas, graph.counts.keys())
+    rounded = narrowest(graph)
+    pairs = zip(views, graph.outputs, strict=True)
+    return tuple(replace(view, tolerance=share(v.dtype, rounded.get(v, ""))) for view, v in pairs)
 
 
 def _layer_view(index: int, layer: Layer) -> LayerView:
@@ -416,7 +416,7 @@ def _view(field: str, macro: str, type: TensorType, origin: str) -> TensorView:
         storage=max(1, most(type.elements)),
         bytes=type.bytes,
         about=about,
-        tolerance=SELFTEST_TOLERANCE.get(type.dtype, 0.0),
+        tolerance=share(type.dtype),
         dims=tuple(c_size(n) for n in type.shape) if type.moves else (),
         names=tuple(n.formula.name if isinstance(n, Size) else "" for n in type.shape) if type.moves else (),
     )

@@ -18,7 +18,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
 from intaglio.package.manifest import Manifest, TensorInfo
-from intaglio.package.project import SELFTEST_TOLERANCE
+from intaglio.package.tolerance import share
 
 MOST_BYTES = 64 << 10  # more is rarely worth a device's flash
 
@@ -61,4 +61,4 @@ def _tolerance(array: Array, info: TensorInfo) -> str:
     real = widen(array, dtype).astype(np.float64)
     finite = np.abs(real[np.isfinite(real)])
     largest = max(float(finite.max(initial=0.0)), 1e-6)
-    return f"{SELFTEST_TOLERANCE[dtype] * largest:.6e}{'' if dtype is DType.F64 else 'f'}"
+    return f"{share(dtype, info.rounded) * largest:.6e}{'' if dtype is DType.F64 else 'f'}"

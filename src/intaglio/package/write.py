@@ -37,6 +37,7 @@ from intaglio.package.project import Project, api_inputs, input_slots, lifetimes
 from intaglio.package.size_info import SizeInfo
 from intaglio.package.slots import write_slots
 from intaglio.package.template import render_template, shipped_template
+from intaglio.package.tolerance import narrowest
 from intaglio.package.weights import write_offsets, write_weights
 from intaglio.targets.deployment import HOSTED, Deployment
 from intaglio.targets.target import Target
@@ -165,9 +166,10 @@ def _outputs(program: Program) -> tuple[TensorInfo, ...]:
     graph = program.graph
     fields = output_fields(graph)
     names = graph.output_names or [v.origin or v.name for v in graph.outputs]
-    slots = output_slots(program)
+    slots, rounded = output_slots(program), narrowest(graph)
     return tuple(
-        slotted(tensor_info(n, f, v.type), slot) for n, f, v, slot in zip(names, fields, graph.outputs, slots, strict=True)
+        slotted(tensor_info(n, f, v.type, rounded.get(v, "")), slot)
+        for n, f, v, slot in zip(names, fields, graph.outputs, slots, strict=True)
     )
 
 
@@ -183,7 +185,7 @@ def layers_of(program: Program) -> tuple[LayerInfo, ...]:
     alive = lifetimes(program)
     sizes = {constant.name: constant.data.nbytes for constant in program.constants}
     read_for = {read.layer: read for read in plan_reads(program)}
-    pitches = program.storage_pitches()
+    pitches, rounded = program.storage_pitches(), narrowest(program.graph)
     layers = []
     for index, layer in enumerate(program.layers):
         places = []
@@ -208,7 +210,7 @@ def layers_of(program: Program) -> tuple[LayerInfo, ...]:
                 kernel=program.choices.of(layer.node) or layer.kernel.name,
                 macs=layer.macs,
                 source=printable(layer.node.source, 1000),
-                outputs=tuple(tensor_info(v.origin, v.name, v.type) for v in layer.node.outputs),
+                outputs=tuple(tensor_info(v.origin, v.name, v.type, rounded.get(v, "")) for v in layer.node.outputs),
                 weight_bytes=sum(sizes[name] for name in {a.name for a in layer.arguments if isinstance(a, ConstantArg)}),
                 guarded=layer.node.when is not None,
                 memory=tuple(places),

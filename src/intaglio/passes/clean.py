@@ -9,7 +9,7 @@ import numpy as np
 from intaglio.ir.graph import Graph, Node, Value, needed_counts
 from intaglio.ir.sizes import names_of
 from intaglio.ir.text import print_fields
-from intaglio.ir.types import DType
+from intaglio.ir.types import DType, Layout
 from intaglio.ops.activation import Clip
 from intaglio.ops.base import Op
 from intaglio.ops.binary import Add, Div, Mul, Sub
@@ -83,6 +83,8 @@ def remove_identities(graph: Graph, context: Context) -> Graph:
                     value.origin = node.output.origin
                 if node.output in special:
                     special.add(value)
+                    if node.output.type.layout is Layout.TEXT:  # bytes that callers read as strings
+                        value.type = node.output.type
                 edit.replace(node, value)
                 continue
         if isinstance(node.op, Reshape) and source is not None and source in edit.made:

@@ -10,7 +10,7 @@ import numpy as np
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
-from intaglio.package.project import SELFTEST_TOLERANCE
+from intaglio.package.tolerance import SELFTEST_TOLERANCE
 
 ABSOLUTE = 1e-6
 Decides: TypeAlias = Literal["either", "cosine", "both"]  # of tolerance and cosine, where there is a threshold for the latter

@@ -19,7 +19,7 @@ from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.run.compare import Comparison
 from intaglio.run.limited import Limited
-from intaglio.run.reference import OnnxRuntime, Reference, as_in_model, run_steps
+from intaglio.run.reference import OnnxRuntime, Reference, as_bytes, as_in_model, run_steps
 
 TRIES = 3
 # Rounding happens in every layer, and in every sum of many products, not at the inputs alone.
@@ -31,7 +31,7 @@ def own_movement(
     reference: Reference, manifest: Manifest, steps: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]
 ) -> dict[str, float]:
     """The largest change of each output, over some changes of the inputs by one ulp up or down; empty: no input is a float."""
-    floats = [info.name for info in manifest.inputs if DType(info.dtype) in (DType.F32, DType.F64)]
+    floats = [info.name for info in manifest.inputs if DType(info.dtype) in (DType.F16, DType.F32, DType.F64)]
     if not floats:
         return {}
     moved = {info.name: 0.0 for info in manifest.outputs}
@@ -110,7 +110,8 @@ def integer_results(
     """What ONNX Runtime computes for a quantised model with optimisations; None for others."""
     if not isinstance(reference, OnnxRuntime | Limited) or manifest.states:
         return None
-    return reference.optimised([as_in_model(step, manifest) for step in steps])
+    found = reference.optimised([as_in_model(step, manifest) for step in steps])
+    return None if found is None else [as_bytes(step, manifest) for step in found]
 
 
 def has_integers(graph: Graph) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from intaglio.ir.types import DType
 from intaglio.ops.random import RUN_STATE
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.run.double import widened
+from intaglio.run.maps import may_make_maps, without_maps
 from intaglio.run.saturation import may_saturate, without_saturation
 
 LONG_RUN = "reference-too-long"
@@ -151,7 +153,7 @@ def run_steps(reference: Reference, manifest: Manifest, steps: list[dict[str, Ar
     reference.fresh()
     for inputs in steps:
         given = as_in_model(inputs, manifest) if reference.of_model else inputs
-        outputs = _as_bytes(reference.run({**given, **state}), manifest)
+        outputs = as_bytes(reference.run({**given, **state}), manifest)
         for s in manifest.states:
             if s.output in outputs:  # LiteRT keeps its variables itself
                 state[s.input] = np.asarray(outputs[s.output])
@@ -167,7 +169,7 @@ def as_in_model(inputs: Mapping[str, Array], manifest: Manifest) -> dict[str, Ar
     return {name: np.moveaxis(array, -1, -3) if name in turned else array for name, array in inputs.items()} | words
 
 
-def _as_bytes(outputs: dict[str, Array], manifest: Manifest) -> dict[str, Array]:
+def as_bytes(outputs: dict[str, Array], manifest: Manifest) -> dict[str, Array]:
     """Strings of the reference as a package has them."""
     widths = {info.name: info.shape[-1] for info in manifest.outputs if info.text}
     return {name: encoded(a, widths[name]) if name in widths and is_text(a) else a for name, a in outputs.items()}
@@ -183,15 +185,16 @@ def cannot_compare(manifest: Manifest) -> bool:
 
 
 def _changed(path: Path, extra: tuple[str, ...], given: tuple[TensorInfo, ...]) -> str | bytes:
-    """The model with intermediate tensors among its outputs, to look at them, and with others as inputs; and with weights that
-    ONNX Runtime multiplies exactly."""
+    """The model with intermediate tensors among its outputs, to look at them, and with others as inputs; with weights that
+    ONNX Runtime multiplies exactly, and rows in place of maps."""
     import onnx
 
     numbers = list(given)
-    if not extra and not numbers and not may_saturate(path):
+    if not extra and not numbers and not may_saturate(path) and not may_make_maps(path):
         return str(path)
     model = onnx.load(str(path))
-    if not without_saturation(model) and not extra and not numbers:
+    changes = [without_saturation(model), without_maps(model)]
+    if not any(changes) and not extra and not numbers:
         return str(path)
     for info in numbers:
         random = (node for node in model.graph.node if node.op_type in RANDOM)
@@ -224,10 +227,11 @@ def _wide(array: Array) -> Array:
 
 
 def _shaped(array: Array, shape: list[object]) -> Array:
-    """ONNX Runtime insists on the rank that the model declares."""
-    if len(shape) == array.ndim or not all(isinstance(n, int) for n in shape):
+    """ONNX Runtime insists on the rank that the model declares. It says of an unknown rank what it says of a single number."""
+    sizes = [n for n in shape if isinstance(n, int)]
+    if len(shape) == array.ndim or len(sizes) < len(shape) or math.prod(sizes) != array.size:
         return array
-    return array.reshape([int(str(n)) for n in shape])
+    return array.reshape(sizes)
 
 
 def _first_line(error: Exception) -> str:

@@ -35,6 +35,9 @@ def without_saturation(model: Any) -> bool:
         if not weight or len(node.input) <= weight:
             continue
         tensor = stored.get(node.input[weight])
+        of_input = stored.get(node.input[2]) if node.op_type == "QLinearConv" else None
+        if of_input is not None and of_input.data_type == onnx.TensorProto.INT8:
+            continue  # it has no convolution of signed by unsigned bytes
         given = node.input[zero] if len(node.input) > zero else ""
         if tensor is None or tensor.data_type != onnx.TensorProto.INT8 or (given and given not in stored):
             continue

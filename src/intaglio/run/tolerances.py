@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.package.manifest import TensorInfo
-from intaglio.package.project import SELFTEST_TOLERANCE
+from intaglio.package.tolerance import share
 from intaglio.run.compare import ABSOLUTE, Comparison, Decides, compare
 
 THRESHOLDS = {"cpu": 0.999, "gpu": 0.995, "quantised": 0.98}  # cosines that are enough, by what computes
@@ -26,19 +26,20 @@ class Rule:
     def compare(self, info: TensorInfo, got: Array, want: Array) -> Comparison:
         dtype = DType(info.dtype)
         threshold = None if is_exact(info) else self.threshold
-        return compare(info.name, got, want, dtype, self._tolerance(dtype), threshold, self.decides)
+        return compare(info.name, got, want, dtype, self._tolerance(info), threshold, self.decides)
 
-    def _tolerance(self, dtype: DType) -> float | None:
-        if self.tolerance is None and dtype.is_float and self.allowance:
-            return max(SELFTEST_TOLERANCE.get(dtype, 0.0), self.allowance)
-        return self.tolerance
+    def _tolerance(self, info: TensorInfo) -> float:
+        if self.tolerance is not None:
+            return self.tolerance
+        dtype = DType(info.dtype)
+        own = share(dtype, info.rounded)
+        return max(own, self.allowance) if dtype.is_float else own
 
     def told(self, outputs: Sequence[TensorInfo], precision: str, backend: str) -> str:
         """`error <= 3e-2 x largest value (mixed) + 1e-6, or cosine >= 0.995 (gpu)`"""
         whose = f" ({precision})" if precision and self.tolerance is None else ""
-        floats = dict.fromkeys(DType(info.dtype) for info in outputs if DType(info.dtype).is_float)
-        shares = dict.fromkeys(SELFTEST_TOLERANCE.get(d, 0.0) if (t := self._tolerance(d)) is None else t for d in floats)
-        near = [f"error <= {_short(share)} x largest value{whose} + {_short(ABSOLUTE)}" for share in shares]
+        shares = dict.fromkeys(self._tolerance(info) for info in outputs if DType(info.dtype).is_float)
+        near = [f"error <= {_short(part)} x largest value{whose} + {_short(ABSOLUTE)}" for part in shares]
         near += ["equal (integers)"] if any(not DType(i.dtype).is_float and not is_exact(i) for i in outputs) else []
         parts = [" or ".join(near)] if near else []
         if self.threshold is not None and near:

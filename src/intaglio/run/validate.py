@@ -15,8 +15,8 @@ from intaglio.ir.operator import BadOperator
 from intaglio.ir.types import DType
 from intaglio.package.at_sizes import sizes_of
 from intaglio.package.manifest import LayerInfo, Manifest, TensorInfo
-from intaglio.package.project import DEVICE_TOLERANCE
 from intaglio.package.stream_info import StreamInfo
+from intaglio.package.tolerance import DEVICE_TOLERANCE
 from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
 from intaglio.run.checks import SizeCheck, VariantCheck

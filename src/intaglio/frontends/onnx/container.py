@@ -27,6 +27,7 @@ _INSIDE = {
 _TENSORS = {"graph": {5: "tensor"}, "attribute": {5: "tensor", 10: "tensor"}}
 _DATA_LOCATION = 14  # of TensorProto: 1 is another file
 _OP_TYPE = 4  # of NodeProto
+_ORT_MARK = b"ORTM"  # behind four bytes, as in any FlatBuffer
 
 
 def read_model(path: Path) -> Any:
@@ -34,6 +35,11 @@ def read_model(path: Path) -> Any:
     content = _mapped(path)
     if not content:
         raise ModelError("not-a-model", f"`{where}` is empty", where=where, hint="export the model again")
+    if content[4:8] == _ORT_MARK:
+        raise ModelError(
+            "not-a-model", f"`{where}` has ONNX Runtime's own format, ORT", where=where,
+            hint="give the ONNX file that it was converted from",
+        )  # fmt: skip
     state = _scan(content)
     if state == "other":
         raise ModelError(
@@ -223,12 +229,19 @@ def _check_header(model: Any, path: Path) -> None:
             hint="the file is cut short, or was written by a broken exporter; export it again",
         )  # fmt: skip
     newest = onnx.defs.onnx_opset_version()
-    for entry in model.opset_import:
-        if entry.domain in ("", "ai.onnx") and not 1 <= entry.version <= newest:
+    for domain, version in opsets_of(model.opset_import).items():
+        if not domain and not 1 <= version <= newest:
             raise ModelError(
-                "unsupported-opset", f"`{where}` uses opset {entry.version}, supported: 7 to {newest}",
+                "unsupported-opset", f"`{where}` uses opset {version}, supported: 7 to {newest}",
                 where=where, hint=f"convert it with `onnx.version_converter` or export with opset {newest}",
             )  # fmt: skip
+
+
+def newest_opset(domain: str) -> int:
+    """Of a domain that a file uses and does not declare; ONNX Runtime too takes the newest that it knows."""
+    import onnx
+
+    return max((s.since_version for s in onnx.defs.get_all_schemas() if s.domain == domain), default=1)
 
 
 def opsets_of(entries: Any, inherited: dict[str, int] | None = None) -> dict[str, int]:

@@ -19,7 +19,7 @@ from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.emitting import MAX_FOLDED_BYTES, MAX_NODES, Emitter
 from intaglio.frontends.foreign import onnx_hint
 from intaglio.frontends.onnx.call import OF_STRINGS, TABLE, Answer, Item, Items, OnnxCall, Texts, Unknown
-from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, opsets_of
+from intaglio.frontends.onnx.container import MAX_GRAPH_DEPTH, newest_opset, opsets_of
 from intaglio.frontends.onnx.faults import Fault, Problem, need_text
 from intaglio.frontends.onnx.structure import ordered_live_nodes
 from intaglio.frontends.onnx.tensors import DTYPES, PACKED, SMALL, STRING, TYPE_NAMES, check_shape, tensor_value
@@ -277,12 +277,13 @@ class Walk(Emitter):
         key = (domain, node.op_type, getattr(node, "overload", ""))
         if key in self.functions:
             return self.inline(self.functions[key], key, inputs, attributes, scope, {})
-        version = scope.opsets.get(domain)
+        version = scope.opsets.get(domain, 1 if domain == "com.microsoft" else None)
         row = TABLE.get((domain, node.op_type))
         if any(isinstance(item, Texts) for item in inputs):
             row = OF_STRINGS.get((domain, node.op_type), row)
-        if row is not None and (version is not None or domain == "com.microsoft"):
-            call = OnnxCall(node.op_type, domain, version or 1, inputs, len(node.output), attributes, self, scope)
+        if row is not None:
+            newest = version or newest_opset(domain)
+            call = OnnxCall(node.op_type, domain, newest, inputs, len(node.output), attributes, self, scope)
             return _listed(row(call))
         if version is None:
             raise Fault("unsupported-operator", f"the domain `{printable(domain, 80)}` is not among the model's opsets",

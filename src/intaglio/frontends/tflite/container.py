@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +183,7 @@ class _Reader:
         tensors = [self._tensor(g.Tensors(j), j) for j in range(self._count(g.TensorsLength(), "tensors"))]
         tensors = [self._without_blocks(g.Tensors(j), tensors[j], tensors) for j in range(len(tensors))]
         operators = [self._operator(g.Operators(j), j, len(tensors)) for j in range(self._count(g.OperatorsLength(), "operators"))]
+        _type_results(tensors, operators)
         inputs = self._indices(g.InputsLength(), g.Inputs, len(tensors), "an input of the model")
         outputs = self._indices(g.OutputsLength(), g.Outputs, len(tensors), "an output of the model")
         return Subgraph(tensors, operators, inputs, outputs)
@@ -326,3 +327,13 @@ class _Reader:
                 if 0 <= entry.TensorIndex() < limit and entry.Name():
                     names.setdefault(entry.TensorIndex(), entry.Name().decode("utf-8", "replace"))
         return Signature(key, s.SubgraphIndex(), names)
+
+
+def _type_results(tensors: list[Tensor], operators: list[Operator]) -> None:
+    """LiteRT gives a sum or a difference the type of its second operand, whatever the file says of it."""
+    for operator in operators:
+        if operator.op in ("ADD", "SUB") and len(operator.inputs) == 2 and -1 not in operator.inputs:
+            second = tensors[operator.inputs[1]]
+            for n in operator.outputs[:1]:
+                if n >= 0 and tensors[n].kind != second.kind:
+                    tensors[n] = replace(tensors[n], kind=second.kind, dtype=second.dtype)

@@ -25,7 +25,10 @@ def unread(path: Path) -> str | None:
             return _BLOCKS
         for operator in (graph.Operators(n) for n in range(graph.OperatorsLength())):
             code = model.OperatorCodes(operator.OpcodeIndex())
-            kind, first = max(code.BuiltinCode(), code.DeprecatedBuiltinCode()), graph.Tensors(max(operator.Inputs(0), 0))
+            kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+            if not operator.InputsLength():  # such as VAR_HANDLE: `Inputs(0)` would read what follows in the file
+                continue
+            first = graph.Tensors(max(operator.Inputs(0), 0))
             if kind == tflite.BuiltinOperator.BATCH_MATMUL:
                 q = quantised[operator.Inputs(1)]
                 if first.Type() in _INTEGERS and q is not None and q.ScaleLength() > 1:

@@ -325,7 +325,9 @@ def identity(call: OnnxCall) -> Answer:
         value, share = call.value(0), 0.5 if ratio is None else float(ratio.reshape(-1)[0])
         if training is not None and bool(training.reshape(-1)[0]) and share:
             return list(dropped(call, value, share))
-        return [value, call.constant(np.ones(value.shape, np.bool_))] if call.outputs > 1 else value
+        kept = call.version >= 12  # before, ONNX Runtime's mask is false, or 0, where nothing is dropped
+        kind = np.bool_ if call.version >= 10 else value.dtype.numpy
+        return [value, call.constant(np.full(value.shape, kept, kind))] if call.outputs > 1 else value
     return x
 
 

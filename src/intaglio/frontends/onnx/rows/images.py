@@ -86,8 +86,6 @@ def resize(call: OnnxCall) -> Answer:
         for i, axis in enumerate(axes):
             starts[axis], ends[axis] = region[i], region[i + len(axes)]
         roi = (*starts, *ends)
-    if coordinate == "tf_half_pixel_for_nn":
-        raise Fault("unsupported-operator", "`Resize` by `tf_half_pixel_for_nn` is not supported", "use `half_pixel`")
     op = Resize(
         tuple(shape), tuple(full_scales), roi, mode, coordinate, call.text("nearest_mode", "round_prefer_floor"),
         call.real("cubic_coeff_a", -0.75), bool(call.integer("exclude_outside")),

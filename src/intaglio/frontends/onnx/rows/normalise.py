@@ -55,6 +55,7 @@ def layer_norm(call: OnnxCall) -> Answer:
     x, scale, bias = call.value(0), call.maybe(1), call.maybe(2)
     axis = call.axis(len(x.shape), -1)
     epsilon = call.real("epsilon", 1e-5)
+    kind = x.dtype if scale is None else scale.dtype  # before opset 17, ONNX Runtime's own: it may be wider than that of x
     scale, bias = _fitting(call, x, axis, scale, bias)
     shape = x.shape[axis:]
     if moves(shape) and any(v is not None and v.type.elements != 1 and v.shape != shape for v in (scale, bias)):
@@ -63,6 +64,7 @@ def layer_norm(call: OnnxCall) -> Answer:
         y = y if bias is None else call.emit(Add(), y, bias)
     else:
         y = call.emit(LayerNorm(axis, epsilon), x, scale, bias)
+    y = cast(call, y, kind)
     if call.outputs < 2:
         return y
     axes = tuple(range(axis, len(x.shape)))

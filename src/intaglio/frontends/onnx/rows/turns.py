@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from intaglio.errors import ModelError
-from intaglio.frontends.building import transpose
+from intaglio.frontends.building import reshape, transpose
 from intaglio.frontends.loops import Changed, Limit, Turn, run_loop
 from intaglio.frontends.onnx.call import Answer, Item, OnnxCall
 from intaglio.frontends.onnx.faults import Fault, unsupported
@@ -30,7 +30,9 @@ def body(call: OnnxCall, graph: Any, values: list[Item]) -> list[Item]:
         raise Fault("bad-graph", f"the body of `{call.op}` has {len(graph.input)} inputs, it is given {len(values)}")
     scope = call.walk.open_scope(graph, call.scope, call.scope.opsets)
     scope.reference = call.scope.reference
-    for info, value in zip(graph.input, values, strict=True):
+    for n, (info, value) in enumerate(zip(graph.input, values, strict=True)):
+        if call.op == "Loop" and n < 2 and isinstance(value, Value) and len(info.type.tensor_type.shape.dim) == 1:
+            value = reshape(call, value, (1,))  # old exporters declare the turn and the condition so, and squeeze them
         scope.tensors.pop(info.name, None)
         scope.items[info.name] = value
     return call.walk.run_graph(graph, scope)
