@@ -15,8 +15,8 @@ from intaglio.frontends.onnx import load
 from intaglio.ir.text import parse_graph, print_graph
 from intaglio.run.package import Package
 from support.commands import Intaglio
-from support.loop_models import LOOPS, Case, decoder, remembering
-from support.onnx_models import saved
+from support.loop_models import LOOPS, Case, body, decoder, remembering
+from support.onnx_models import FLOAT, model, node, saved, value
 
 
 def equal(package: Package, path: Path, case: Case, times: int) -> int:
@@ -83,6 +83,19 @@ def test_what_grows_in_each_turn_has_room_for_the_most(tmp_path: Path, intaglio:
     with pytest.raises(ModelError, match="the size of what it carries") as caught:
         load(saved(remembering(1 << 40), tmp_path), dims={"P": 3})
     assert "`--max said=N`" in caught.value.hint
+
+
+@pytest.mark.parametrize("turns", [5, 100])
+def test_what_changes_in_another_way_is_refused(tmp_path: Path, turns: int) -> None:
+    nodes = [
+        node("Concat", "a a", "b", axis=0), node("ReduceSum", "b", "s", keepdims=0), node("Less", "s limit", "again"),
+    ]  # fmt: skip
+    inside = body(nodes, [("a", "b", (FLOAT, [None, 4]))], (), "again")
+    outer = [node("Loop", "turns true x", "y", body=inside)]
+    constants = {"turns": np.asarray(turns), "true": np.array(True), "limit": np.float32(9)}
+    proto = model(outer, [value("x", [1, 4])], [value("y", None)], constants, opset=17)
+    with pytest.raises(ModelError, match=r"changes from turn to turn \(.* becomes \[a_length\+a_length<="):
+        load(saved(proto, tmp_path))
 
 
 def test_the_text_of_a_loop_is_read_back(tmp_path: Path) -> None:

@@ -130,6 +130,9 @@ class Kept:
 
     def longer(self, call: OnnxCall, room: Value, length: Value, cut: Value, after: Value) -> Value:
         """The room with what a turn appended."""
+        if after.shape[self.axis] != cut.shape[self.axis] + self.length.step:
+            what = f"{list(cut.shape)} becomes {list(after.shape)}"
+            raise unsupported(f"a value that a loop carries changes from turn to turn ({what})")
         places = call.constant(np.arange(room.shape[self.axis]).reshape([-1, *(1,) * (len(room.shape) - self.axis - 1)]))
         for n in range(self.length.step):
             mine = call.emit(Equal(), places, call.emit(Add(), length, call.like(n, length)))

@@ -30,15 +30,19 @@ class _AsLoop(Exception):
 def loop(call: OnnxCall) -> Answer:
     trips = turns_of(call)
     if isinstance(trips, int) and not isinstance(trips, Size) and UNROLLED < trips <= MAX_TRIPS:
-        return unless_refused(call, lambda: loop_in_turns(call, trips), lambda: _unrolled(call, trips))
+        return unless_refused(call, lambda: loop_in_turns(call, trips), lambda: _unrolled_if_possible(call, trips))
     if trips is not None and (isinstance(trips, (Value, Size)) or UNROLLED < trips < NO_LIMIT):
         return loop_in_turns(call, trips)
+    return _unrolled_if_possible(call, None if trips is None or trips >= NO_LIMIT else trips)
+
+
+def _unrolled_if_possible(call: OnnxCall, trips: int | None) -> Answer:
     mark = call.walk.mark()
     try:
-        return _unrolled(call, None if trips is None or trips >= NO_LIMIT else trips)
+        return _unrolled(call, trips)
     except _AsLoop:
         call.walk.go_back(mark)
-    return loop_in_turns(call, trips)
+    return loop_in_turns(call, turns_of(call))
 
 
 def _unrolled(call: OnnxCall, trips: int | None) -> Answer:
