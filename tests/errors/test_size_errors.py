@@ -68,6 +68,13 @@ def test_entry_points_of_a_dimension_that_ends_in_a_digit_have_readable_names() 
     assert list(each_of_lists({"s27": [1, (1, 64)], "T": [2]})) == ["s27_1_T2", "s27_1to64_T2"]
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_one_file_may_be_several_entry_points(times: int) -> None:
+    words = {"dims": ["prefill:T=64", "step:T=1"]}
+    found = entry_words([DIGITS] * times, words, ["digits=prefill", "digits.onnx=step"])
+    assert {name: given["dims"] for name, (_, given) in found.items()} == {"prefill": ["T=64"], "step": ["T=1"]}
+
+
 def halved_and_doubled(folder: Path) -> Path:
     """Shapes of a small U-Net: they fit together for even sizes."""
     nodes = [

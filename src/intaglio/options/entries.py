@@ -102,31 +102,38 @@ def _mapping(given: object) -> dict[str, object]:
 
 
 def _names(models: Sequence[Path], named: Sequence[str], open: bool) -> list[tuple[str, Path, str | None]]:
-    """`--entry encoder.onnx=encode`, by the name of the file with or without its ending; others are called after their file.
-    Of a file with several signatures (`open`: none is chosen), `--entry` names those that are wanted: `SIGNATURE=NAME`, or
-    `FILE:SIGNATURE=NAME`. Without it, all are, under their names."""
-    asked: dict[str, str] = {}
+    """`--entry encoder.onnx=encode`, by the name of the file with or without its ending; others are called after their file. One
+    file may have several names, and be given once or as often. Of a file with several signatures (`open`: none is chosen),
+    `--entry` names those that are wanted: `SIGNATURE=NAME`, or `FILE:SIGNATURE=NAME`. Without it, all are, under their names."""
+    asked: list[tuple[str, str]] = []
     for word in named:
         file, equals, entry = word.partition("=")
         if not equals or not file or not entry:
             what = f"`--entry {quoted(word)[1:-1]}` is not of the form MODEL=NAME"
             raise UserError("bad-option", what, hint="e.g. `--entry encoder=encode`")
-        asked[file] = entry
+        asked.append((file, entry))
+
+    def taken(words: Sequence[str], first: bool = False) -> list[str]:
+        """The names that are asked for by these words, or the first of them."""
+        mine = [pair for pair in asked if pair[0] in words][: 1 if first else None]
+        for pair in mine:
+            asked.remove(pair)
+        return [entry for _, entry in mine]
+
     found: list[tuple[str, Path, str | None]] = []
     known: list[str] = []
-    for model in models:
+    for n, model in enumerate(models):
         keys = signatures(model) if open else []
         files = (str(model), model.name, model.stem)
         known += keys or [model.name]
         if not keys:
-            words = [word for word in files if word in asked]
-            found.append((asked.pop(words[0]) if words else model.stem, model, None))
+            found += [(name, model, None) for name in taken(files, model in models[n + 1 :]) or [model.stem]]
             continue
-        said = {key: next((w for w in (key, *(f"{file}:{key}" for file in files)) if w in asked), "") for key in keys}
-        wanted = [key for key in keys if said[key]]
-        found += [(asked.pop(said[key]) if said[key] else key, model, key) for key in wanted or keys]
+        wanted = {key: taken([key, *(f"{file}:{key}" for file in files)]) for key in keys}
+        found += [(name, model, key) for key, names in wanted.items() for name in names]
+        found += [(key, model, key) for key in keys if not any(wanted.values())]
     if asked:
-        what = f"`--entry` names {quoted(next(iter(asked)))}, which is no model here"
+        what = f"`--entry` names {quoted(asked[0][0])}, which is no model here"
         raise UserError("bad-option", what, hint=f"models and signatures: {', '.join(map(quoted, known))}")
     return found
 
