@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from intaglio.cli.fit_answer import Answer, How, answer_json, picture
 from intaglio.cli.fit_screen import ESTIMATES, print_boards
-from intaglio.cli.terminal import bytes_text, note, on_terminal, print_table
+from intaglio.cli.terminal import bytes_text, note, note_loops, on_terminal, print_table
 from intaglio.errors import UserError, counted
 from intaglio.fitting.fit import fit_of
 from intaglio.memory.picture import draw
@@ -83,6 +83,7 @@ def survey(request: Request, how: How) -> int:
         made = figures.planned
         write_text(how.plot, draw(picture(made, fit_of(made.program, made.target, made.deployment))))
     how.tell(_json(found, request, cores)) if how.json else _print(found, request)
+    note_loops(node.op.NAME for node in planned.program.graph.nodes)
     if how.plot is not None:
         note(f"picture: {how.plot}")
     if not found.fits:

@@ -13,7 +13,7 @@ from pathlib import Path
 from intaglio.cli.fit_answer import Answer, How, Offer, answer_json, peak_name, picture
 from intaglio.cli.fit_screen import print_answer
 from intaglio.cli.fit_survey import survey
-from intaglio.cli.terminal import note, on_terminal, print_json, progress_bar
+from intaglio.cli.terminal import note, note_loops, on_terminal, print_json, progress_bar
 from intaglio.errors import AnswerIsNo, UserError
 from intaglio.fitting.fit import STACK_BYTES, Fit, fit_of, fits
 from intaglio.fitting.limits import chances_of, check_limits, has_floats
@@ -80,6 +80,7 @@ def _fit_one(request: Request, how: How) -> int:
         how.tell(answer_json(answer))
     else:
         print_answer(answer)
+    note_loops(node.op.NAME for node in answer.figures.planned.program.graph.nodes)
     if how.plot is not None:
         note(f"picture: {how.plot}")
     if answer.refusal:

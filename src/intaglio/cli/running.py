@@ -22,6 +22,7 @@ from intaglio.cli.terminal import (
     fitted,
     ms_text,
     note,
+    note_loops,
     print_json,
     print_table,
     progress_bar,
@@ -284,6 +285,7 @@ def profile_package(
         print_on_device(result, result.opencl)
     else:
         print_timed(result)
+    note_loops(layer.op for layer in package.manifest.layers)
     return 0
 
 

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -205,3 +205,10 @@ def _shared(names: Collection[str]) -> int:
     same = next((n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
     length = max(first[:same].rfind(mark) + 1 for mark in "/._:;")
     return length if length >= 3 else 0
+
+
+def note_loops(operators: Iterable[str]) -> None:
+    """Of figures that one run gave: data may ask for more turns of a loop."""
+    if "loop_end" in operators:
+        figures = "Figures are those of one run, estimates those of one turn"
+        note(f"note: the model has a loop. {figures}; other inputs may need more turns")
