@@ -42,6 +42,11 @@ def port(package: Package) -> Iterator[str]:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits long for a board that is not there."""
+    give_up_soon(monkeypatch)
+
+
+def give_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on: a busy machine may take longer than this to open a line that works."""
     monkeypatch.setattr(serial_line, "START_SECONDS", 0.3)
     monkeypatch.setattr(serial_line, "QUICK_SECONDS", 0.2)
 
@@ -197,17 +202,19 @@ def test_values_are_right_on_a_line_with_noise(what: str, package: Package, port
     device.close()
 
 
-def test_a_line_that_damages_every_frame_is_an_error(package: Package, port: str, soon: None) -> None:
+def test_a_line_that_damages_every_frame_is_an_error(package: Package, port: str, monkeypatch: pytest.MonkeyPatch) -> None:
     line = line_to(port, sent=lambda count, data: flipped(data) if count > 3 else data)
+    give_up_soon(monkeypatch)
     with pytest.raises(ToolError, match=r"the line `.*` damages frames: no whole answer to `") as error:
         SerialDevice(package.manifest, SerialOptions(port), line)
     assert error.value.slug == "serial-noise" and "lower baud rate" in (error.value.hint or "")
 
 
-def test_a_board_that_stops_is_an_error(package: Package, port: str, soon: None) -> None:
+def test_a_board_that_stops_is_an_error(package: Package, port: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = False
     line = line_to(port, received=lambda _, data: b"" if stopped else data)
     device = SerialDevice(package.manifest, SerialOptions(port, timeout_s=0.3), line)
+    give_up_soon(monkeypatch)
     stopped = True
     with pytest.raises(ToolError, match="stopped answering: no answer to `selftest`") as error:
         device.selftest()
