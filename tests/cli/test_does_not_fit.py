@@ -106,6 +106,7 @@ def test_layers_that_have_no_rows_are_not_striped(intaglio: Intaglio, tmp_path: 
     assert intaglio("compile", dense(tmp_path), *TARGET, "--ram", "128", "-o", tmp_path / "out").code == 1
 
 
+@pytest.mark.slow
 def test_json_has_the_ladder_and_the_smallest_ram(models: dict[str, Path], intaglio: Intaglio) -> None:
     plain = intaglio("fit", models["int8"], *TARGET, "--json").json
     assert plain["fits"] is True and plain["stripes"] == []

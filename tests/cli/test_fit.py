@@ -93,6 +93,7 @@ def test_rungs_never_cost_memory(intaglio: Intaglio) -> None:
     assert sizes == sorted(sizes, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_what_does_not_fit_says_the_bound_the_layer_and_what_would_help(intaglio: Intaglio) -> None:
     assert intaglio("fit", DIGITS, *BOARD, "--ram", "2K", "--quick").code == 0, "in stripes"
@@ -155,6 +156,7 @@ def test_quick_builds_nothing_and_marks_its_estimates(intaglio: Intaglio, monkey
     assert told["from"] == {"sizes": "estimated", "time": "estimated"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_without_an_emulator_time_is_an_estimate(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(*_: object) -> None:

@@ -49,6 +49,7 @@ def test_state_is_not_shared(packages: tuple[Path, Path], intaglio: Intaglio, tm
     assert "unsigned char total_arena[TOTAL_ARENA_BYTES]" in text and "unsigned char dense[DENSE_ARENA_BYTES]" in text
 
 
+@pytest.mark.slow
 def test_what_cannot_be_one_firmware(packages: tuple[Path, Path], intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
     first, second = packages
     static = firmware(integer_model(tmp_path), tmp_path / "static", name="other").folder

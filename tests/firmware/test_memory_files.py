@@ -124,6 +124,7 @@ def test_a_file_that_is_not_there_a_folder_and_one_that_is_not_text(intaglio: In
         assert said.code == 2 and "error[bad-memory]: " in said.err and says in said.err and "hint: " in said.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_the_file_of_the_guide(intaglio: Intaglio, tmp_path: Path) -> None:
     guide = Path(__file__).parents[2] / "docs" / "guides" / "memory.md"

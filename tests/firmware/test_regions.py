@@ -136,6 +136,7 @@ def test_arenas_in_several_memories_cannot_be_shared(intaglio: Intaglio, tmp_pat
     assert said.code == 2 and "has arenas in several memories" in said.err and "hint: " in said.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_what_fits_into_no_memory(intaglio: Intaglio, tmp_path: Path) -> None:
     path = memories(tmp_path, 512, 1024)
@@ -148,6 +149,7 @@ def test_what_fits_into_no_memory(intaglio: Intaglio, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_fit_and_boards_tell_the_memories(intaglio: Intaglio, tmp_path: Path) -> None:
     path = memories(tmp_path, 2048)

@@ -225,6 +225,7 @@ def test_words_that_cannot_be(words: list[str], says: str, intaglio: Intaglio, t
     assert said.code == 2 and says in said.err and "hint: " in said.err
 
 
+@pytest.mark.slow
 def test_a_file_that_is_too_large_for_its_memory(intaglio: Intaglio, tmp_path: Path) -> None:
     (tmp_path / "m.toml").write_text(
         '[[memory]]\nname = "flash"\nkind = "flash"\naddress = 0x08000000\nbytes = 65536\n'
@@ -267,6 +268,7 @@ def test_a_dense_layer_is_read_by_parts_and_computes_the_same(target: str | None
     assert made.validate().ok
 
 
+@pytest.mark.slow
 def test_a_dense_layer_of_bytes_is_read_by_parts(tmp_path: Path) -> None:
     from support.firmware_running import integer_model
 

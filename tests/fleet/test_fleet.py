@@ -122,6 +122,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_a_package_that_is_gone_from_the_store_is_made_again(file: Path, intaglio: Intaglio) -> None:
     edited(file, ('boards = ["nucleo-l4r5zi", "nucleo-f401re", "nucleo-f030r8"]', "boards = []"),
            ('jobs = ["fit", "compile", "validate"]', 'jobs = ["compile"]'))  # fmt: skip

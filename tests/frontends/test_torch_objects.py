@@ -68,6 +68,7 @@ def test_an_operator_without_a_row_is_decomposed_by_torch(tmp_path: Path) -> Non
     assert np.allclose(next(iter(package.run({"in0": x.numpy()}).values())), eager(module, (x,))[0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_a_row_refuses_is_decomposed_too(tmp_path: Path) -> None:
     class Projected(nn.Module):
         def __init__(self) -> None:

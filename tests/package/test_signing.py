@@ -122,6 +122,7 @@ def test_a_signed_package_stays_current_and_can_be_replaced(tmp_path: Path, inta
     assert intaglio(*words, "--force").code == 0 and (tmp_path / "p" / SIGNATURE).is_file()
 
 
+@pytest.mark.slow
 def test_the_sbom_is_cyclonedx_and_names_model_data_and_tools(tmp_path: Path) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator

@@ -19,6 +19,7 @@ from support.shared import SHARED, needs_shared
 pytestmark = pytest.mark.usefixtures("outside")
 
 
+@pytest.mark.slow
 def test_it_conforms() -> None:
     results = list(check_accelerator(find_accelerator("example_npu")))
     assert not [r for r in results if r.problem is not None]

@@ -162,6 +162,7 @@ def test_accuracy_by_labels_has_a_budget_and_stays_up_to_date(project: Path, int
     assert said.code == 1 and "below its budget of 99.90 %" in said.out + said.err
 
 
+@pytest.mark.slow
 def test_one_that_fails_stops_no_other(project: Path, intaglio: Intaglio) -> None:
     words = ["--set", "packages.core.ram=16", "--json"]
     said = intaglio("build", "core", "host", "-f", project, *words)

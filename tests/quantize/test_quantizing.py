@@ -180,6 +180,7 @@ def test_integers_in_and_out(intaglio: Intaglio, tmp_path: Path) -> None:
     assert intaglio("validate", tmp_path / "p").code == 0
 
 
+@pytest.mark.slow
 def test_without_data_it_warns(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", small(tmp_path), "-o", tmp_path / "p", "--quantize", "int8")
     assert said.code == 0

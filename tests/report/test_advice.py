@@ -41,6 +41,7 @@ def test_a_compile_with_the_flag_saves_what_was_told(word: str, board: Path, int
     assert least <= said.json["arena_bytes"] <= (least if word == "--quantize" else least + 256)
 
 
+@pytest.mark.slow
 def test_frames_one_by_one(intaglio: Intaglio, tmp_path: Path) -> None:
     w = np.random.default_rng(1).standard_normal((2, 3, 3)).astype(np.float32)
     nodes = [node("Conv", "x w", "a", pads=[2, 0]), node("Relu", "a", "y")]

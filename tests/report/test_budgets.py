@@ -79,6 +79,7 @@ def test_a_rule_that_checks_nothing_does_not_pass(intaglio: Intaglio, digits: Pa
     assert said.code == 1 and "the time of both packages is not known here" in said.err
 
 
+@pytest.mark.slow
 def test_comparing_packages(intaglio: Intaglio, digits: Path, tmp_path: Path) -> None:
     assert intaglio("compile", DIGITS, "-o", tmp_path / "q", "--quantize", "int8").code == 0
     said = intaglio("compare", digits, tmp_path / "q", "--no-run", "--fail-if", "ram>+2%")

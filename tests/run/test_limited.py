@@ -124,6 +124,7 @@ def test_a_loop_that_ends_is_compared_as_ever(tmp_path: Path) -> None:
     reference.close()
 
 
+@pytest.mark.slow
 def test_memory_has_a_limit(tmp_path: Path) -> None:
     """Rows of 16 MB, without end."""
     proto = until_large(100.0, rows=True)

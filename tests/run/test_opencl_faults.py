@@ -219,6 +219,7 @@ def test_zig_has_nothing_to_say_about_the_package(world: World, tmp_path: Path) 
 SANITIZED = {"cut in second at middle", "a body that overflows", "garbage after the end", "flip first binary-size"}
 
 
+@pytest.mark.slow
 @needs_pocl
 @needs_gcc
 def test_sanitizers_find_nothing_while_a_cache_is_damaged(world: World, tmp_path: Path) -> None:

@@ -355,6 +355,7 @@ def test_devices_are_targets(intaglio: Intaglio) -> None:
     assert "opencl" in names and "opencl-aarch64" in names and "opencl-cortex-m4f" not in names
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_fit_counts_device_memory(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("fit", with_doubles(tmp_path), "--target", "opencl", "--ram", "7K")

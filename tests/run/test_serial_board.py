@@ -81,6 +81,7 @@ def test_arenas_and_weights_may_be_anywhere(where: str, tmp_path: Path) -> None:
     same_on_board(firmware(DIGITS, tmp_path / "p", name="net", **words), images())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arena", first_of("static", "caller"))
 def test_rows_are_fed_one_by_one(arena: str, tmp_path: Path) -> None:
     package = firmware(pixels(tmp_path), tmp_path / "p", feed_rows=True, arena=arena, **INT8)
