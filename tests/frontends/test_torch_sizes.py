@@ -17,6 +17,7 @@ from intaglio.frontends.torch.expressions import NotAFormula, shown, symbols_of,
 from intaglio.ir.graph import Graph
 from intaglio.ir.sizes import Bounds
 from intaglio.ir.spans import BY_MODEL, Span
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.run.package import Package
 from support.commands import Intaglio
 
@@ -214,6 +215,29 @@ def test_formulas_of_torch_are_read_and_never_run() -> None:
     for bad in ("__import__('os').getcwd()", "s1.x", "Mul(", "s3 + 1", "exit(1)", "(" * 300):
         with pytest.raises(NotAFormula):
             value_of(bad, {"s1": 5})
+
+
+class Statistics(torch.nn.Module):
+    """As in the pooling of a network for voices."""
+
+    def forward(self, x: Any) -> Any:
+        mean, variance = torch.var_mean(x, 1), x.var((1, 2), correction=3, keepdim=True)
+        return x.std(1), x.var(1, unbiased=False), mean[0], mean[1], variance, *torch.std_mean(x, correction=0.5)
+
+
+def test_the_spread_over_a_range_is_computed_when_it_runs(tmp_path: Path) -> None:
+    path = saved(Statistics(), (torch.randn(1, 9, 4),), tmp_path / "m.pt2", x={1: Dim("T", min=2, max=64)})
+    package = intaglio.compile(path, output=tmp_path / "p")
+    agrees(package, Statistics(), *[(torch.randn(1, n, 4),) for n in (2, 17, 64)])
+    graph, _ = load(saved(Spread(), (torch.randn(9, 4),), path, x={0: Dim("T", max=9)}), dims={}, shapes={})
+    assert graph.bounds is not None
+    (got,) = evaluate_graph(graph.pinned({symbol(graph): 1}), {graph.inputs[0].name: np.ones((1, 4), np.float32)}).values()
+    assert np.isnan(got).all()  # as in torch: nothing divided by nothing
+
+
+class Spread(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.std(0)
 
 
 # Results whose number depends on data -------------------------------------------------------------------------------------
