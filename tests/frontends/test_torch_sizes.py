@@ -240,6 +240,17 @@ class Spread(torch.nn.Module):
         return x.std(0)
 
 
+class Causal(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+def test_a_causal_mask_over_a_range(tmp_path: Path) -> None:
+    path = saved(Causal(), (torch.randn(1, 2, 9, 4),), tmp_path / "m.pt2", x={2: Dim("T", min=2, max=24)})
+    package = intaglio.compile(path, output=tmp_path / "p")
+    agrees(package, Causal(), *[(torch.randn(1, 2, n, 4),) for n in (2, 17, 24)])
+
+
 # Results whose number depends on data -------------------------------------------------------------------------------------
 
 
