@@ -222,6 +222,20 @@ def test_a_recurrence_with_a_mask_over_a_range(kind: str, tmp_path: Path) -> Non
     assert package.validate().ok
 
 
+def test_causal_attention_over_a_range(tmp_path: Path) -> None:
+    x = Input((None, 4), name="steps")
+    y = L.MultiHeadAttention(2, 4)(x, x, use_causal_mask=True)
+    near = L.MultiHeadAttention(2, 4, sliding_window=3)(y, y, use_causal_mask=True)
+    network = fill(Model(x, L.Attention()([near, y], use_causal_mask=True)))
+    network.save(tmp_path / "m.keras")
+    package = compile(tmp_path / "m.keras", output=tmp_path / "p", shapes={"steps": (1, "1..12", 4)}, cflags="-O1")
+    random = np.random.default_rng(0)
+    for time in (1, 5, 12):
+        given = random.standard_normal((1, time, 4)).astype(np.float32)
+        (got,) = package.run({"steps": given}).values()
+        np.testing.assert_allclose(got, keras.ops.convert_to_numpy(network(given)), rtol=1e-5, atol=1e-6)
+
+
 def test_what_needs_to_know_a_size_is_refused_by_name(intaglio: Intaglio, tmp_path: Path) -> None:
     x = Input((None, 8, 2), name="steps")
     Model(x, L.ConvLSTM1D(3, 3)(x)).save(tmp_path / "m.keras")

@@ -16,7 +16,8 @@ from intaglio.frontends.torch import load
 from intaglio.frontends.torch.expressions import NotAFormula, shown, symbols_of, value_of
 from intaglio.ir.graph import Graph
 from intaglio.ir.sizes import Bounds
-from intaglio.ir.spans import Span
+from intaglio.ir.spans import BY_MODEL, Span
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.run.package import Package
 from support.commands import Intaglio
 
@@ -124,10 +125,83 @@ def test_a_dimension_follows_from_another(tmp_path: Path) -> None:
     name = symbol(graph)
     assert [str(v.shape[0]) for v in graph.inputs] == [name, f"{name}*2"]
     assert [v.shape[0] for v in load(path, dims={name: 5}, shapes={})[0].inputs] == [5, 10]
-    with pytest.raises(UserError, match="cannot have a range of its own"):
+    with pytest.raises(UserError, match=rf"axis 0 of the input `y` is `2\*{name}`, which cannot be 4\.\.12") as caught:
         load(path, dims={}, shapes={"in1": (Span(4, 12), 4)})
+    assert f"with `--dim {name}=2..6`, it is 4..12:2" in str(caught.value.hint)
+    graph, _ = load(path, dims={}, shapes={"in1": (Span(8, 12, 2), 4)})
+    assert graph.bounds is not None and graph.bounds.ranges == {name: Span(4, 6)}
     package = intaglio.compile(path, output=tmp_path / "p")
     agrees(package, Pair(), *[(torch.randn(n, 4), torch.randn(2 * n, 4)) for n in (2, 5, 6)])
+
+
+class Halved(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        half = torch.nn.functional.max_pool2d(x, 2)
+        return torch.cat([torch.nn.functional.interpolate(half, scale_factor=2), x], 1)
+
+
+@pytest.fixture(scope="module")
+def halved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Height in steps of 2, as torch writes it. The symbol itself is no axis."""
+    path = tmp_path_factory.mktemp("m") / "m.pt2"
+    return saved(Halved(), (torch.zeros(1, 3, 16, 4),), path, x={2: 2 * Dim("h", max=16)})
+
+
+def halved_symbol(notes: list[str]) -> str:
+    return notes[0].split("`")[3]
+
+
+def test_a_dimension_of_which_there_is_only_a_multiple_is_a_size(halved: Path, tmp_path: Path) -> None:
+    graph, notes = load(halved, dims={}, shapes={})
+    name = halved_symbol(notes)
+    assert graph.bounds is not None and graph.bounds.ranges == {"x_2": Span(4, 32, 2)}
+    assert str(graph.inputs[0].shape[2]) == "x_2"
+    assert f"`{name}` is 2..16, the bounds of the program, so `2*{name}` is 4..32:2" in notes[0]
+    for asked, span in ((Span(1, 16), Span(2, 32, 2)), (Span(4, 8, 2), Span(8, 16, 4)), (BY_MODEL, Span(4, 32, 2))):
+        found = load(halved, dims={name: asked}, shapes={})[0].bounds
+        assert found is not None and found.ranges == {"x_2": span}
+    assert load(halved, dims={name: 5}, shapes={})[0].inputs[0].shape == (1, 3, 10, 4)
+    package = intaglio.compile(halved, output=tmp_path / "p", dims={name: (1, 6)})
+    agrees(package, Halved(), *[(torch.randn(1, 3, 2 * n, 4),) for n in (1, 4, 6)])
+
+
+def test_the_shape_may_have_the_range_of_a_multiple(halved: Path) -> None:
+    name = halved_symbol(load(halved, dims={}, shapes={})[1])
+    for asked in (Span(2, 32, 2), Span(8, 24, 4), BY_MODEL):
+        found = load(halved, dims={}, shapes={"x": (1, 3, asked, 4)})[0].bounds
+        assert found is not None and found.ranges == {"x_2": Span(4, 32, 2) if asked == BY_MODEL else asked}
+    found = load(halved, dims={"H": Span(2, 32, 2)}, shapes={"x": (1, 3, Span(0, 0, name="H"), 4)})[0].bounds
+    assert found is not None and found.ranges == {"H": Span(2, 32, 2)}
+    assert load(halved, dims={}, shapes={"in0": (1, 3, 6, 4)})[0].inputs[0].shape == (1, 3, 6, 4)
+    for wrong in (Span(2, 32), Span(2, 64, 2), 7):
+        with pytest.raises(UserError, match=rf"axis 2 of the input `x` is `2\*{name}`, which cannot be {wrong}") as caught:
+            load(halved, dims={}, shapes={"x": (1, 3, wrong, 4)})
+        assert f"`--dim {name}=" in str(caught.value.hint)
+    with pytest.raises(UserError, match=f"the dimension `{name}` is 1..4 and 1..16"):
+        load(halved, dims={name: Span(1, 4)}, shapes={"x": (1, 3, Span(2, 32, 2), 4)})
+    with pytest.raises(ModelError) as unknown:
+        load(halved, dims={"h": 4}, shapes={})
+    assert str(unknown.value.hint) == f"the symbolic dimensions are: `{name}`"
+
+
+def test_the_bounds_of_an_axis_that_is_not_open_are_named(halved: Path) -> None:
+    with pytest.raises(UserError, match="axis 1 of the input `x` is 3 in the program") as caught:
+        load(halved, dims={}, shapes={"x": (1, BY_MODEL, BY_MODEL, 4)})
+    assert str(caught.value.hint) == "write 3 there"
+
+
+class Twice(torch.nn.Module):
+    def forward(self, x: Any, y: Any) -> Any:
+        return x.sum(0) + y.sum(0), x[::2] + y[::3]
+
+
+def test_multiples_of_one_symbol_move_together(tmp_path: Path) -> None:
+    s = Dim("s", max=6)
+    path = saved(Twice(), (torch.zeros(6, 4), torch.zeros(9, 4)), tmp_path / "m.pt2", x={0: 2 * s}, y={0: 3 * s})
+    graph, _ = load(path, dims={}, shapes={"y": (Span(6, 12, 3), 4)})
+    assert [str(v.shape[0]) for v in graph.inputs] == ["x_0", "x_0//2*3"]
+    package = intaglio.compile(path, output=tmp_path / "p")
+    agrees(package, Twice(), *[(torch.randn(2 * n, 4), torch.randn(3 * n, 4)) for n in (2, 5, 6)])
 
 
 def test_formulas_of_torch_are_read_and_never_run() -> None:
@@ -141,6 +215,40 @@ def test_formulas_of_torch_are_read_and_never_run() -> None:
     for bad in ("__import__('os').getcwd()", "s1.x", "Mul(", "s3 + 1", "exit(1)", "(" * 300):
         with pytest.raises(NotAFormula):
             value_of(bad, {"s1": 5})
+
+
+class Statistics(torch.nn.Module):
+    """As in the pooling of a network for voices."""
+
+    def forward(self, x: Any) -> Any:
+        mean, variance = torch.var_mean(x, 1), x.var((1, 2), correction=3, keepdim=True)
+        return x.std(1), x.var(1, unbiased=False), mean[0], mean[1], variance, *torch.std_mean(x, correction=0.5)
+
+
+def test_the_spread_over_a_range_is_computed_when_it_runs(tmp_path: Path) -> None:
+    path = saved(Statistics(), (torch.randn(1, 9, 4),), tmp_path / "m.pt2", x={1: Dim("T", min=2, max=64)})
+    package = intaglio.compile(path, output=tmp_path / "p")
+    agrees(package, Statistics(), *[(torch.randn(1, n, 4),) for n in (2, 17, 64)])
+    graph, _ = load(saved(Spread(), (torch.randn(9, 4),), path, x={0: Dim("T", max=9)}), dims={}, shapes={})
+    assert graph.bounds is not None
+    (got,) = evaluate_graph(graph.pinned({symbol(graph): 1}), {graph.inputs[0].name: np.ones((1, 4), np.float32)}).values()
+    assert np.isnan(got).all()  # as in torch: nothing divided by nothing
+
+
+class Spread(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x.std(0)
+
+
+class Causal(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+def test_a_causal_mask_over_a_range(tmp_path: Path) -> None:
+    path = saved(Causal(), (torch.randn(1, 2, 9, 4),), tmp_path / "m.pt2", x={2: Dim("T", min=2, max=24)})
+    package = intaglio.compile(path, output=tmp_path / "p")
+    agrees(package, Causal(), *[(torch.randn(1, 2, n, 4),) for n in (2, 17, 24)])
 
 
 # Results whose number depends on data -------------------------------------------------------------------------------------

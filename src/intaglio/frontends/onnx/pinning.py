@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -184,13 +184,16 @@ Follows = Callable[[Mapping[str, int]], int | None]  # a dimension, of those tha
 def pin(
     inputs: list[Declared], dims: Mapping[str, Extent], shapes: Mapping[str, tuple[Extent, ...]], where: str,
     follows: Mapping[str, Follows] | None = None, written: Shapes | None = None, hint: str = CHOSEN,
+    names: Collection[str] | None = None,
 ) -> Pinned:  # fmt: skip
     """The shape of each input, notes about what was assumed, and the bounds of sizes that the caller gives. `follows`: dimensions
-    that are computed from others. `written`: the shapes as the user has them. `hint`: where a shape contradicts the model."""
-    said = bounded(inputs, *named(dims, shapes, {d for item in inputs for d in item.dims or () if isinstance(d, str)}), where)
+    that are computed from others. `written`: the shapes as the user has them. `hint`: where a shape contradicts the model.
+    `names`: of dimensions, where the model's own words are formulas."""
+    symbols = {d for item in inputs for d in item.dims or () if isinstance(d, str)}
+    said = bounded(inputs, *named(dims, shapes, symbols), where)
     given = _by_input(inputs, said.shapes, where)
     sizes = _Sizes(where)
-    _bind_dims(sizes, inputs, said.dims, dims)
+    _bind_dims(sizes, symbols, symbols if names is None else names, said.dims, dims)
     words = {n: (key, shape) for key, shape in (written or shapes).items() for n in _by_input(inputs, {key: ()}, where)}
     for position, item in enumerate(inputs):
         if position in given and item.dims is not None:
@@ -203,12 +206,13 @@ def pin(
     return Pinned(pinned, notes, said.bounds)
 
 
-def _bind_dims(sizes: _Sizes, inputs: list[Declared], dims: dict[str, int], written: Mapping[str, Extent]) -> None:
+def _bind_dims(
+    sizes: _Sizes, symbols: set[str], shown: Collection[str], dims: dict[str, int], written: Mapping[str, Extent]
+) -> None:
     """What `--dim` says."""
-    symbols = {d for i in inputs for d in i.dims or () if isinstance(d, str)}
     for name, size in dims.items():
         if name not in symbols:
-            listing = ", ".join(f"`{s}`" for s in sorted(symbols)) or "none"
+            listing = ", ".join(f"`{s}`" for s in sorted(shown)) or "none"
             raise ModelError("unknown-dimension", f"no input has a dimension called {quoted(name)}", where=sizes.where,
                              hint=f"the symbolic dimensions are: {listing}")  # fmt: skip
         if size < 0:

@@ -93,7 +93,7 @@ def _inputs(walk: Walk, scope: Scope, dims: Dims, shapes: Shapes) -> list[Value]
             raise Fault("unsupported-type", f"the input {quoted(name)} has an element type that is not supported")
         wanted.append(Declared(name, meta.dtype, tuple(s if isinstance(s, int) else symbol_of(s) for s in meta.sizes)))
     named = asked_for(program, wanted, dims, shapes, walk.notes)
-    pinned = pin(wanted, named.dims, named.shapes, program.file, named.follows, shapes, FIXED)
+    pinned = pin(wanted, named.dims, named.shapes, program.file, named.follows, shapes, FIXED, named.names)
     walk.notes += pinned.notes
     walk.bounds = pinned.bounds
     values = []

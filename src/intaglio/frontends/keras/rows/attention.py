@@ -11,11 +11,14 @@ from intaglio.frontends.building import cast, reshape, transpose
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import moves
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Tanh
-from intaglio.ops.binary import Add, Mul, Where
+from intaglio.ops.binary import Add, GreaterEqual, Less, LogicalAnd, Mul, Sub, Where
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.reduce import Reduce, Softmax
+from intaglio.ops.sizes import Iota
+from intaglio.ops.unary import Abs
 
 _FAR = -1e9  # what Keras adds where attention may not look; less than a half can hold
 _FAR_HALF = -3e4
@@ -26,6 +29,9 @@ def _hidden(call: KerasCall, scores: Value, causal: bool, window: int | None, ma
     far = _FAR_HALF if scores.dtype is DType.F16 else _FAR
     rows, columns = scores.shape[-2:]
     if causal or window is not None:
+        if moves((rows, columns)):
+            hidden = call.emit(Where(), _seen(call, rows, columns, causal, window), call.like(0, scores), call.like(far, scores))
+            return _masked(call, call.emit(Add(), scores, hidden), far, mask)
         at = np.arange(rows)[:, None] - np.arange(columns)[None]
         seen = np.ones((rows, columns), np.bool_)
         if causal:
@@ -33,6 +39,19 @@ def _hidden(call: KerasCall, scores: Value, causal: bool, window: int | None, ma
         if window is not None:
             seen &= np.abs(at) < window
         scores = call.emit(Add(), scores, call.constant(np.where(seen, 0.0, far).astype(np.float32), scores.dtype))
+    return _masked(call, scores, far, mask)
+
+
+def _seen(call: KerasCall, rows: int, columns: int, causal: bool, window: int | None) -> Value:
+    """Which keys a query may look at, where only the caller knows how many there are."""
+    at = call.emit(Sub(), reshape(call, call.emit(Iota(rows)), (rows, 1)), call.emit(Iota(columns)))
+    near = None if window is None else call.emit(Less(), call.emit(Abs(), at), call.constant(np.asarray(window, np.int64)))
+    before = call.emit(GreaterEqual(), at, call.constant(np.asarray(0, np.int64))) if causal else near
+    assert before is not None
+    return before if near is None or near is before else call.emit(LogicalAnd(), before, near)
+
+
+def _masked(call: KerasCall, scores: Value, far: float, mask: Value | None) -> Value:
     if mask is not None:
         seen_there = mask if mask.dtype is DType.BOOL else cast(call, mask, DType.BOOL)
         if scores.type.rank == 4 and mask.type.rank == 3:  # a mask for all heads

@@ -11,13 +11,15 @@ from intaglio.frontends.onnx.faults import unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.frontends.torch.rows.reduction import zeros_if_hidden
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import moves
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Gelu, Relu
-from intaglio.ops.binary import Add, Mul, Where
+from intaglio.ops.binary import Add, LessEqual, Mul, Where
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.norm import LayerNorm
 from intaglio.ops.reduce import Reduce, Softmax
+from intaglio.ops.sizes import Iota
 from intaglio.ops.unary import LogicalNot
 
 
@@ -50,11 +52,14 @@ def sdpa(call: TorchCall) -> Answer:
         times = q.shape[-3] // k.shape[-3]
         places = call.constant(np.repeat(np.arange(k.shape[-3]), times).astype(np.int64))
         k, v = (call.emit(Gather(len(t.shape) - 3), t, places) for t in (k, v))
-    if call.flag("is_causal"):
-        call.bounded(q.shape[-2] * k.shape[-2])
-        mask = call.constant(np.tril(np.ones((q.shape[-2], k.shape[-2]), np.bool_)))
+    causal, rows, columns = call.flag("is_causal"), q.shape[-2], k.shape[-2]
+    if causal and moves((rows, columns)):
+        mask = call.emit(LessEqual(), call.emit(Iota(columns)), reshape(call, call.emit(Iota(rows)), (rows, 1)))
+    elif causal:
+        call.bounded(rows * columns)
+        mask = call.constant(np.tril(np.ones((rows, columns), np.bool_)))
     scale = call.real("scale", 1 / math.sqrt(max(q.shape[-1], 1)))
-    y, weights = attention(call, q, k, v, mask, scale, safe=True)
+    y, weights = attention(call, q, k, v, mask, scale, safe=not causal)
     return [y, weights] if call.op.endswith("_math") else [y, None, None, None, None, None, None, None, None]
 
 

@@ -8,6 +8,7 @@ from intaglio.frontends.building import cast, concat, part, reshape
 from intaglio.frontends.onnx.faults import unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import least, moves
 from intaglio.ir.types import DType, Shape
 from intaglio.ops.binary import Div, Equal, Max, Min, Mul, Pow, Sub, Where
 from intaglio.ops.reduce import ArgReduce, Cumsum, LogSoftmax, Reduce, Softmax
@@ -90,11 +91,19 @@ def variance(call: TorchCall) -> Answer:
         y = reduced(call, "mean", square, axes, keep)
     else:
         total = reduced(call, "sum", square, axes, keep)
-        y = call.emit(Div(), total, call.like(max(count - less, 0), x))
+        y = call.emit(Div(), total, _freedoms(call, count, less, x))
     y = call.emit(Sqrt(), y) if call.op.startswith("std") else y
     if not call.op.endswith("mean"):
         return y
     return [y, mean if keep else reshape(call, mean, y.shape)]
+
+
+def _freedoms(call: TorchCall, count: int, less: float, x: Value) -> Value:
+    """What a sum of squares is divided by: `count - less`, and at least 0."""
+    if not moves((count,)):
+        return call.like(max(count - less, 0), x)
+    left = call.emit(Sub(), call.typed(count, x.dtype), call.like(less, x))
+    return left if least(count) >= less else call.emit(Max(), left, call.like(0, x))
 
 
 @row("norm", "linalg_vector_norm", "frobenius_norm")
