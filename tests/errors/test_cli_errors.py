@@ -122,7 +122,6 @@ def test_a_refusal_says_what_would_work(intaglio: Intaglio, tmp_path: Path, word
         (["--disable-pass", "magic"], "unknown-pass"),
         (["--dim", "N"], "bad-option"),
         (["--dim", "N=-1"], "bad-option"),
-        (["--dim", "N=-1"], "bad-option"),
         (["--dim", "batch=1", "--dim", "batch=2"], "bad-option"),
         (["--shape", "image=1,one,8,8"], "bad-option"),
         (["--shape", "image=99999999999999999999,1,8,8"], "bad-option"),
