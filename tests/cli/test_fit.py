@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from intaglio.errors import ToolError
+from intaglio.ir.sizes import Undecided
 from intaglio.package.manifest import read_manifest
 from intaglio.targets.board import all_boards
 from support.commands import DIGITS, Intaglio, Said
@@ -154,6 +155,16 @@ def test_quick_builds_nothing_and_marks_its_estimates(intaglio: Intaglio, monkey
     assert said.code == 0 and "~ marks an estimate\n(flash may be off by a half" in said.out and "stack ~512" in said.out
     told = intaglio("fit", DIGITS, *BOARD, "--quick", "--json").json
     assert told["from"] == {"sizes": "estimated", "time": "estimated"}
+
+
+def test_integers_that_cannot_be_made_are_left_out(intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:
+    def undecided(*_: object, **__: object) -> None:
+        raise Undecided("a number is needed, and `found_count` depends on found_count=0..20")
+
+    monkeypatch.setattr("intaglio.stages.quantising.quantize", undecided)
+    for device in ((), BOARD):
+        said = intaglio("fit", DIGITS, *device, "--quick")
+        assert said.code == 0 and "--quantize int8" not in said.out
 
 
 @pytest.mark.slow

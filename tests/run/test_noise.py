@@ -93,6 +93,84 @@ def test_a_wrong_result_stays_wrong(tmp_path: Path) -> None:
     assert not result.ok and not output.by_noise and output.moved_abs is not None and output.moved_abs < 1e-5
 
 
+def deciding(folder: Path, limit: float, *, chaos: bool) -> Path:
+    """Where the last node finds something above the limit, as a map and as places: x itself, or the sine of a large sum."""
+    found = [helper.make_tensor_value_info(name, TensorProto.INT64, None) for name in ("map", "places")]
+    found.append(helper.make_tensor_value_info("chosen", TensorProto.FLOAT, None))
+    nodes = [helper.make_node("Mul", ["x", "w"], ["a"]), helper.make_node("ReduceSum", ["a"], ["b"], keepdims=1)]
+    nodes += [helper.make_node("Mul", ["x", "b"], ["c"]), helper.make_node("Sin", ["c"], ["s"])]
+    nodes = [*(nodes if chaos else []), helper.make_node("Greater", ["s" if chaos else "x", "limit"], ["more"])]
+    nodes += [helper.make_node("Cast", ["more"], ["map"], to=TensorProto.INT64), helper.make_node("NonZero", ["more"], ["places"])]
+    nodes.append(helper.make_node("Compress", ["x", "flat"], ["chosen"], axis=1))
+    nodes.insert(-1, helper.make_node("Reshape", ["more", "row"], ["flat"]))
+    w = np.random.default_rng(0).standard_normal((1, 4096)) * 300
+    constants = {"w": w.astype(np.float32), "limit": np.float32(limit), "row": np.asarray([-1])}
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4096])
+    path = folder / "m.onnx"
+    graph = helper.make_graph(nodes, "g", [given], found, tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_integers_that_follow_from_noise_are_no_fault(tmp_path: Path, intaglio: Intaglio) -> None:
+    result = compile(deciding(tmp_path, 0.0, chaos=True), output=tmp_path / "p").validate()
+    named = {row.name: row for row in result.outputs}
+    assert named["map"].mismatches, "the case is too tame to show anything"
+    assert result.ok and named["map"].by_noise and named["map"].moved_elements
+    assert named["places"].ok and named["chosen"].ok
+    said = " ".join(intaglio("validate", tmp_path / "p").out.split())
+    assert "by noise" in said and "of the reference itself changes in" in said
+
+
+def test_integers_that_do_not_move_are_right_or_wrong(tmp_path: Path) -> None:
+    """The model in the package is replaced by one with another limit."""
+    package = compile(deciding(tmp_path, 0.5, chaos=False), output=tmp_path / "p")
+    assert package.validate().ok
+    other = deciding(tmp_path, 0.502, chaos=False)
+    (package.folder / "ir" / "source.onnx").write_bytes(other.read_bytes())
+    named = {row.name: row for row in Package.load(package.folder).validate().outputs}
+    assert not any(row.ok for row in named.values()) and not any(row.by_noise for row in named.values())
+    assert 0 < named["map"].mismatches < 20 and named["map"].moved_elements == 0
+
+
+def detector(folder: Path, most: int, *, near_one: bool) -> Path:
+    """Boxes that do not overlap, by their scores: nearly 1, or far apart."""
+    nodes = [helper.make_node("Add", ["x", "sixteen"], ["logits"]), helper.make_node("Sigmoid", ["logits"], ["scores"])]
+    names = ["boxes", "scores" if near_one else "x", "most", "overlap", "least"]
+    nodes = [*(nodes if near_one else []), helper.make_node("NonMaxSuppression", names, ["found"])]
+    edge = np.arange(64, dtype=np.float32).reshape(1, 64, 1)
+    constants = {"boxes": np.concatenate([edge, edge, edge + 0.5, edge + 0.5], 2), "sixteen": np.float32(16)}
+    constants |= {"most": np.asarray([most]), "overlap": np.asarray([0.5], np.float32), "least": np.asarray([-9], np.float32)}
+    tensors = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 64])
+    found = helper.make_tensor_value_info("found", TensorProto.INT64, None)
+    path = folder / "m.onnx"
+    graph = helper.make_graph(nodes, "g", [given], [found], tensors)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_the_order_of_scores_that_differ_in_their_last_bits_is_no_fault(tmp_path: Path) -> None:
+    result = compile(detector(tmp_path, 60, near_one=True), output=tmp_path / "p").validate()
+    (found,) = result.outputs
+    assert found.mismatches, "the case is too tame to show anything"
+    assert result.ok and found.by_noise and found.moved_elements
+
+
+def test_another_choice_among_scores_that_are_far_apart_is_wrong(tmp_path: Path) -> None:
+    package = compile(detector(tmp_path, 60, near_one=False), output=tmp_path / "p")
+    assert package.validate().ok
+    model = onnx.load(str(package.folder / "ir" / "source.onnx"))
+    boxes = next(tensor for tensor in model.graph.initializer if tensor.name == "boxes")
+    swapped = numpy_helper.to_array(boxes).copy()
+    swapped[0, 0] = swapped[0, 1]
+    boxes.CopyFrom(numpy_helper.from_array(swapped, "boxes"))
+    onnx.save(model, str(package.folder / "ir" / "source.onnx"))
+    (found,) = Package.load(package.folder).validate().outputs
+    assert not found.ok and not found.by_noise and found.moved_elements == 0
+
+
 @pytest.fixture(scope="module")
 def bytes_in_a_row(tmp_path_factory: pytest.TempPathFactory) -> Package:
     """Convolutions of bytes between floats, with a sum: ONNX Runtime computes them in floats, or with optimisations in integers."""

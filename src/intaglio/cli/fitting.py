@@ -17,6 +17,7 @@ from intaglio.cli.terminal import note, note_loops, on_terminal, print_json, pro
 from intaglio.errors import AnswerIsNo, UserError
 from intaglio.fitting.fit import STACK_BYTES, Fit, fit_of, fits
 from intaglio.fitting.limits import chances_of, check_limits, has_floats
+from intaglio.ir.operator import BadOperator
 from intaglio.ir.sizes import Undecided
 from intaglio.memory.ladder import Rung
 from intaglio.memory.picture import draw
@@ -128,7 +129,7 @@ def _offer(request: Request, figures: Figures) -> Offer | None:
             found = built_figures(asked, Watch(), climbing=False, most_cycles=most)
         else:
             found = planned_figures(plan_request(asked, Watch(), climbing=False))
-    except (UserError, Undecided):  # it has nothing that integers could compute, or is calibrated at sizes that data decide
+    except (UserError, AnswerIsNo, Undecided, BadOperator):  # the rest of the answer stands without it
         return None
     ratio = None if not figures.cycles or found.cycles is None or found.time != figures.time else found.cycles / figures.cycles
     return Offer("int8 (--quantize)", sum(found.needs.ram.values()), sum(found.needs.flash.values()), ratio, built)

@@ -225,6 +225,12 @@ def print_validation(result: Validation) -> None:
     for c in result.outputs:
         if c.moved_abs is not None:
             say(f"{quoted(c.name)} of the reference itself moves by {c.moved_abs:.2e} if the inputs change by one ulp")
+        if c.moved_elements is not None:
+            many = counted(c.moved_elements, "element")
+            say(f"{quoted(c.name)} of the reference itself changes in {many} if the inputs change by one ulp")
+        if c.off_elements is not None:
+            many = counted(c.off_elements, "element")
+            say(f"{quoted(c.name)} of the reference itself differs in {many} from what it computes in doubles")
         if c.by_integers:
             ways = "its floats and its integers (optimisations on)"
             say(f"{quoted(c.name)} of the reference itself differs by {c.off_abs:.2e} between {ways}")

@@ -18,6 +18,7 @@ from intaglio.ir.graph import Array, Graph
 from intaglio.ir.types import DType
 from intaglio.ops.loops import LoopStart
 from intaglio.passes.absorb import absorbed
+from intaglio.quantize.difference import output_error
 from intaglio.quantize.improve import corrected_biases, equalize
 from intaglio.quantize.insert import (
     FLOAT,
@@ -35,7 +36,7 @@ from intaglio.quantize.insert import (
 from intaglio.quantize.layers import Scheme, layer_name, many_weights, matches, scheme_of
 from intaglio.quantize.sensitivity import sensitivity
 from intaglio.quantize.settings import METHODS, SCHEMES, Account, LayerRow, OutputError, Progress, Settings, silent
-from intaglio.quantize.statistics import Statistics, run_all
+from intaglio.quantize.statistics import Statistics, run_where_there_is_room
 from intaglio.quantize.statistics import observe as look_at
 
 KINDS = {"int8": INT8, "int16x8": INT16, "int4": INT4, "palette": PALETTE}
@@ -65,16 +66,14 @@ class Quantizer:
     def errors(self, graph: Graph) -> list[OutputError]:
         """The difference at the outputs, over the samples that judge."""
         judges = self.samples[:JUDGES]
-        made: list[list[Array]] = []
-        for results in run_all(graph, judges):
-            made.append([results[v.name] if v.data is None else v.data for v in graph.outputs])
+        made = [
+            [np.zeros(0) if r is None else r[v.name] if v.data is None else v.data for v in graph.outputs]
+            for r in run_where_there_is_room(graph, judges)
+        ]
         names = self.float.output_names or [v.origin or v.name for v in self.float.outputs]
-        rows = []
-        for n, value in enumerate(self.graph.outputs):
-            want = _joined([r[value.name] for r in self.statistics.results[: len(judges)]])
-            got = _joined([r[n] for r in made])
-            rows.append(_error(names[n], want, got))
-        return rows
+        wanted = [[results[v.name] for v in self.graph.outputs] for results in self.statistics.results[: len(judges)]]
+        pairs = list(zip(wanted, made, strict=True))
+        return [output_error(names[n], [(want[n], got[n]) for want, got in pairs]) for n in range(len(self.graph.outputs))]
 
     def integers(self, plan: Plan, *, integer_io: bool = False) -> tuple[Graph, list[str]]:
         floats = frozenset(n.output.name for n in self.scheme.layers if plan.of(n) == FLOAT)
@@ -91,17 +90,6 @@ class Quantizer:
 
     def error(self, plan: Plan) -> float:
         return max((e.relative for e in self.judged(plan)), default=0.0)
-
-
-def _joined(arrays: list[Array]) -> Array:
-    return np.concatenate([array.reshape(-1) for array in arrays]).astype(np.float64)
-
-
-def _error(name: str, want: Array, got: Array) -> OutputError:
-    size, length = float(np.sqrt(np.sum(want**2))), float(np.sqrt(np.sum(got**2)))
-    difference = float(np.sqrt(np.sum((got - want) ** 2)))
-    cosine = float(np.sum(want * got) / (size * length)) if size > 0 and length > 0 else float(difference == 0.0)
-    return OutputError(name, difference / size if size > 0 else difference, cosine, float(np.abs(got - want).max(initial=0.0)))
 
 
 def quantize(

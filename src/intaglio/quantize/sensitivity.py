@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from intaglio.ir.graph import Array, Graph, Node, Value
@@ -9,11 +11,12 @@ from intaglio.ir.sizes import most, pinned
 from intaglio.ir.types import DType
 from intaglio.ops.conv import Conv
 from intaglio.ops.matmul import MatMul
-from intaglio.quantize.insert import FLOAT, Plan, choose_grids, quantised_weights, with_quantisation
+from intaglio.quantize.difference import relative
+from intaglio.quantize.insert import FLOAT, Grids, Plan, choose_grids, quantised_weights, with_quantisation
 from intaglio.quantize.layers import Scheme
 from intaglio.quantize.ranges import rounded
 from intaglio.quantize.settings import LayerRow, Progress
-from intaglio.quantize.statistics import Statistics, run_all, sizes_for
+from intaglio.quantize.statistics import Statistics, run_all, run_where_there_is_room, sizes_for
 
 _SAMPLES = 4
 _WORK = 4_000_000_000  # multiply-adds spent on this, about: fewer samples for larger models
@@ -29,24 +32,26 @@ def sensitivity(
     layers = [n for n in scheme.layers if plan.of(n) != FLOAT]
     macs = sum(most(n.op.macs([None if v is None else v.type for v in n.inputs], n.output.type)) for n in graph.nodes)
     chosen = samples[: max(1, min(_SAMPLES, int(_WORK / max(macs * len(layers) / 2, 1))))]
+    by_whole_runs = bool(graph.counts) or any(node.when is not None for node in graph.nodes)
     alone = np.zeros(len(layers))
     together = np.zeros(len(layers))
-    runs = zip(run_all(graph, chosen, keep=True), run_all(whole, chosen, keep=True), strict=True)
+    runs = zip(run_all(graph, chosen, keep=True), run_where_there_is_room(whole, chosen, keep=True), strict=True)
     for number, (exact, stored) in enumerate(runs):
         sizes = sizes_for(graph, chosen[number])
         for n, layer in enumerate(layers):
             progress("sensitivity", number * len(layers) + n, len(chosen) * len(layers))
             shown = _shown(layer, scheme)
-            alone[n] += _alone(graph, layer, shown, exact, grids.of, plan, sizes) / len(chosen)
-            together[n] += relative(exact[shown.name], stored.get(f"{shown.name}_r", stored[shown.name])) / len(chosen)
+            if by_whole_runs:
+                error = _alone_in_a_run(scheme, layer, shown, exact, grids, plan, chosen[number])
+            else:
+                error = _alone(graph, layer, shown, exact, grids.of, plan, sizes)
+            alone[n] += error / len(chosen)
+            if stored is None:
+                together[n] += 1 / len(chosen)
+            elif shown.name in exact and shown.name in stored:  # in a branch that was not taken, there is none
+                together[n] += relative(exact[shown.name], stored.get(f"{shown.name}_r", stored[shown.name])) / len(chosen)
     progress("sensitivity", 1, 1)
     return [LayerRow(layer.output.name, layer.op.NAME, "", a, t) for layer, a, t in zip(layers, alone, together, strict=True)]
-
-
-def relative(want: Array, got: Array) -> float:
-    size = float(np.sqrt(np.mean(np.square(want, dtype=np.float64))))
-    difference = float(np.sqrt(np.mean(np.square(got.reshape(want.shape).astype(np.float64) - want))))
-    return difference / size if size > 0 else difference
 
 
 def _shown(layer: Node, scheme: Scheme) -> Value:
@@ -86,6 +91,21 @@ def _alone(
             changed[value] = result
     errors = [relative(_array(v, {}, exact), changed[v]) for v in graph.outputs if v in changed]
     return max(errors, default=0.0)
+
+
+def _alone_in_a_run(
+    scheme: Scheme, layer: Node, shown: Value, exact: dict[str, Array], grids: Grids, plan: Plan, sample: dict[str, Array]
+) -> float:
+    """The same where data decides what is computed, and how much of it: a run from the start, with all other layers in floats."""
+    others = {n.output.name: FLOAT for n in scheme.layers if n is not layer}
+    alone = replace(plan, stored={**plan.stored, **others}, biases={k: v for k, v in plan.biases.items() if k == layer.output.name})
+    own = Grids({name: grid for name, grid in grids.of.items() if name == shown.name})
+    changed = with_quantisation(scheme, alone, own)
+    results = next(run_where_there_is_room(changed, [sample]))
+    if results is None:
+        return 1.0
+    pairs = zip(scheme.graph.outputs, changed.outputs, strict=True)
+    return max((relative(_array(a, {}, exact), _array(b, {}, results)) for a, b in pairs), default=0.0)
 
 
 def _array(value: Value, changed: dict[Value, Array], exact: dict[str, Array]) -> Array:

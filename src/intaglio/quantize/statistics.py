@@ -9,6 +9,7 @@ import numpy as np
 
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph, Value
+from intaglio.ir.operator import BadOperator
 from intaglio.ir.sizes import is_size, sizes_in
 from intaglio.ir.types import DType
 from intaglio.ops.conv import Conv
@@ -58,6 +59,20 @@ def run_all(graph: Graph, samples: list[dict[str, Array]], *, keep: bool = False
         arrays = {**given, **evaluate_graph(graph, given, keep=keep or bool(graph.states), sizes=sizes_for(graph, sample))}
         state = {s.input.name: arrays[s.output.name] for s in graph.states}
         yield arrays
+
+
+def run_where_there_is_room(
+    graph: Graph, samples: list[dict[str, Array]], *, keep: bool = False
+) -> Iterator[dict[str, Array] | None]:
+    """The same; None where integers find more than there is room for, which ends the run of a sample."""
+    if not graph.counts or graph.states:
+        yield from run_all(graph, samples, keep=keep)
+        return
+    for sample in samples:
+        try:
+            yield next(run_all(graph, [sample], keep=keep))
+        except BadOperator:
+            yield None
 
 
 def observe(graph: Graph, values: set[Value], samples: list[dict[str, Array]], progress: Progress) -> Statistics:

@@ -28,6 +28,8 @@ class Comparison:
     ok: bool
     by_cosine: bool = False  # outside of the tolerance, and ok by its cosine
     moved_abs: float | None = None  # how far the reference moves by one ulp of the inputs, where that was asked
+    moved_elements: int | None = None  # of indices and counts: how many of the reference's own change then
+    off_elements: int | None = None  # and how many differ from its result in double precision, where that was asked
     off_abs: float | None = None  # how far the reference is from its own result in double precision, where that was asked
     by_noise: bool = False  # outside of the tolerance, and ok by that
     by_integers: bool = False  # ok by what the reference computes in integers; `off_abs` is how far that is from its floats

@@ -82,9 +82,12 @@ class Limited:
     def optimised(self, steps: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]] | None:
         return self._otherwise("optimised", steps)
 
-    def _otherwise(self, how: str, steps: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]] | None:
+    def near_ties(self, steps: Sequence[Mapping[str, Array]], seed: int) -> list[dict[str, Array]] | None:
+        return self._otherwise("near_ties", steps, seed)
+
+    def _otherwise(self, how: str, steps: Sequence[Mapping[str, Array]], *given: int) -> list[dict[str, Array]] | None:
         try:
-            found: list[dict[str, Array]] | None = self._ask(how, [dict(step) for step in steps])
+            found: list[dict[str, Array]] | None = self._ask(how, [dict(step) for step in steps], *given)
         except ToolError:
             return None
         return found
@@ -177,7 +180,7 @@ def _answer(reference: Reference, what: str, *given: Any) -> object:
     if what == "fresh":
         reference.fresh()
         return None
-    if what in ("in_double", "optimised"):
+    if what in ("in_double", "optimised", "near_ties"):
         return getattr(reference, what)(*given) if isinstance(reference, OnnxRuntime) else None
     return reference.run(*given)
 

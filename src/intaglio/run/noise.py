@@ -4,6 +4,10 @@ Some models amplify the smallest difference: a division by nearly zero, a long r
 runtimes then differ by more than any fixed tolerance, and so does one from itself after such a change. An output that is outside of
 the tolerance is held against that movement before it is called wrong; against how far the reference is from its own result in
 double precision, where it can compute that; and, of quantised models, against what it computes in integers.
+
+Indices and counts that follow from floats have no distance: the next best box may be anywhere. Of these, the elements that differ
+are held against how many the reference itself changes. Where it changes none, one that differs is wrong. Detectors sort scores that
+are nearly 1, and differ by their last bit: these move too.
 """
 
 from __future__ import annotations
@@ -20,6 +24,7 @@ from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.run.compare import Comparison
 from intaglio.run.limited import Limited
 from intaglio.run.reference import OnnxRuntime, Reference, as_bytes, as_in_model, run_steps
+from intaglio.run.tolerances import is_exact
 
 TRIES = 3
 # Rounding happens in every layer, and in every sum of many products, not at the inputs alone.
@@ -30,7 +35,8 @@ ROUNDED = 2  # times the error of the reference: its own, and as much again
 def own_movement(
     reference: Reference, manifest: Manifest, steps: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]
 ) -> dict[str, float]:
-    """The largest change of each output, over some changes of the inputs by one ulp up or down; empty: no input is a float."""
+    """The largest change of each output, over some changes of the inputs by one ulp up or down; of indices and counts, the number
+    of elements that change. Empty: no input is a float."""
     floats = [info.name for info in manifest.inputs if DType(info.dtype) in (DType.F16, DType.F32, DType.F64)]
     if not floats:
         return {}
@@ -42,42 +48,75 @@ def own_movement(
             results = run_steps(reference, manifest, changed)
         except UserError:  # the reference does not take such an input
             continue
-        for name in moved:
-            for a, b in zip(results, expected, strict=True):
-                moved[name] = max(moved[name], _distance(np.asarray(a[name]), np.asarray(b[name])))
+        for info in manifest.outputs:
+            moved[info.name] = max(moved[info.name], _apart(info, results, expected))
+    for seed in range(TRIES):
+        ties = _near_ties(reference, manifest, steps, seed)
+        if ties is None:
+            break
+        for info in manifest.outputs:
+            moved[info.name] = max(moved[info.name], _apart(info, ties, expected))
     return moved
+
+
+def _near_ties(
+    reference: Reference, manifest: Manifest, steps: Sequence[Mapping[str, Array]], seed: int
+) -> list[dict[str, Array]] | None:
+    """The results where the scores of detectors move by a few ulps; None of other models."""
+    if not isinstance(reference, OnnxRuntime | Limited) or manifest.states:
+        return None
+    found = reference.near_ties([as_in_model(step, manifest) for step in steps], seed)
+    return None if found is None else [as_bytes(step, manifest) for step in found]
 
 
 def own_error(
     reference: Reference, manifest: Manifest, steps: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]]
 ) -> dict[str, float]:
-    """How far each output of the reference is from its result in double precision; empty where that is not known."""
+    """How far each output of the reference is from its result in double precision, and how many of indices and counts differ; empty
+    where that is not known."""
     if not isinstance(reference, OnnxRuntime | Limited) or manifest.states:
         return {}
     precise = reference.in_double(steps)
     if precise is None:
         return {}
-    names = [info.name for info in manifest.outputs if info.name in precise[0]]
-    return {
-        name: max(_distance(np.asarray(a[name]), np.asarray(b[name])) for a, b in zip(precise, expected, strict=True))
-        for name in names
-    }
+    known = [info for info in manifest.outputs if info.name in precise[0]]
+    return {info.name: _apart(info, precise, expected) for info in known}
+
+
+def _apart(info: TensorInfo, some: Sequence[Mapping[str, Array]], others: Sequence[Mapping[str, Array]]) -> float:
+    """The largest difference of two results; of indices and counts, the number of elements that differ."""
+    pairs = [(np.asarray(a[info.name]), np.asarray(b[info.name])) for a, b in zip(some, others, strict=True)]
+    if is_exact(info):
+        return float(sum(_differing(a, b) for a, b in pairs))
+    return max((_change(a, b) for a, b in pairs), default=0.0)
 
 
 def beside_noise(
     reference: Reference, manifest: Manifest, steps: Sequence[Mapping[str, Array]], expected: Sequence[Mapping[str, Array]],
     rows: Sequence[Comparison],
 ) -> list[Comparison]:  # fmt: skip
-    """Outputs of floats that are outside of the tolerance, held against how far the reference moves by itself, or is off."""
+    """Outputs of floats that are outside of the tolerance, held against how far the reference moves by itself, or is off; indices
+    and counts against how many of its own change."""
     moved = own_movement(reference, manifest, steps, expected)
-    floats = {info.name for info in manifest.outputs if DType(info.dtype).is_float and info.name in moved}
-    judged = [within_noise(row, moved[row.name]) if not row.ok and row.name in floats else row for row in rows]
-    if all(row.ok or row.name not in floats for row in judged):
-        return judged
+    asked = {info.name: info for info in manifest.outputs if info.name in moved and (DType(info.dtype).is_float or is_exact(info))}
+    off: Mapping[str, float] = {}
+
+    def judged(row: Comparison) -> Comparison:
+        if row.ok or row.name not in asked:
+            return row
+        judge = within_changes if is_exact(asked[row.name]) else within_noise
+        return judge(row, moved[row.name], off.get(row.name, 0.0))
+
+    rows = [judged(row) for row in rows]
+    if all(row.ok or row.name not in asked for row in rows):
+        return rows
     off = own_error(reference, manifest, steps, expected)
-    return [
-        within_noise(row, moved[row.name], off.get(row.name, 0.0)) if not row.ok and row.name in floats else row for row in judged
-    ]
+    return [judged(row) for row in rows]
+
+
+def may_be_noise(info: TensorInfo, row: Comparison) -> bool:
+    """Is it worth asking? Integers on a grid are not judged by the inputs of one ulp."""
+    return not row.ok and (row.mismatches == 0 or is_exact(info))
 
 
 def beside_integers(
@@ -126,6 +165,12 @@ def within_noise(row: Comparison, moved: float, off: float = 0.0) -> Comparison:
     return replace(row, moved_abs=moved, off_abs=off or None, ok=row.ok or noisy, by_noise=noisy and not row.ok)
 
 
+def within_changes(row: Comparison, moved: float, off: float = 0.0) -> Comparison:
+    """The same of indices and counts: `ok` where no more elements differ than those of the reference that change explain."""
+    noisy = row.mismatches <= max(FACTOR * moved, ROUNDED * off)
+    return replace(row, moved_elements=int(moved), off_elements=int(off) or None, ok=row.ok or noisy, by_noise=noisy and not row.ok)
+
+
 def _by_one_ulp(array: Array, rng: np.random.Generator) -> Array:
     towards = np.where(rng.random(array.shape) < 0.5, -np.inf, np.inf).astype(array.dtype)
     return np.asarray(np.nextafter(array, towards), array.dtype)
@@ -137,3 +182,13 @@ def _distance(a: Array, b: Array) -> float:
     wide, other = a.astype(np.float64), b.astype(np.float64)
     finite = np.isfinite(wide) & np.isfinite(other)
     return float(np.max(np.abs(wide[finite] - other[finite]), initial=0.0))
+
+
+def _change(a: Array, b: Array) -> float:
+    """Another number of rows is a difference of 1 in a comparison, which is then explained, and no more than that."""
+    return _distance(a, b) if a.shape == b.shape else 1 / FACTOR
+
+
+def _differing(a: Array, b: Array) -> int:
+    """Elements; another number of rows is one difference, as in a comparison."""
+    return int(np.count_nonzero(a != b)) if a.shape == b.shape else 1

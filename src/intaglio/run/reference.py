@@ -17,6 +17,7 @@ from intaglio.ops.random import RUN_STATE
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.run.double import widened
 from intaglio.run.maps import may_make_maps, without_maps
+from intaglio.run.near_ties import with_moved_scores
 from intaglio.run.saturation import may_saturate, without_saturation
 
 LONG_RUN = "reference-too-long"
@@ -71,6 +72,22 @@ class OnnxRuntime:
             return [dict(zip(self.outputs, session.run(None, feeds), strict=True)) for feeds in asked]
         except Exception:  # an operator without a kernel for doubles, an input that it does not take
             return None
+
+    def near_ties(self, steps: Sequence[Mapping[str, Array]], seed: int) -> list[dict[str, Array]] | None:
+        """The results where scores move by a few ulps before boxes are chosen by them; None where none are."""
+        import onnx
+
+        model, before = _changed(*self._made_from), self._session
+        try:
+            changed = onnx.load(model) if isinstance(model, str) else onnx.load_from_string(model)
+            if not with_moved_scores(changed, float(seed)):
+                return None
+            self._session = _session(bytes(changed.SerializeToString()))
+            return [self.run(step) for step in steps]
+        except Exception:  # its errors share no type but Exception
+            return None
+        finally:
+            self._session = before
 
     def optimised(self, steps: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]] | None:
         """The results with optimisations: quantised layers are computed in integers, not in floats between two roundings."""

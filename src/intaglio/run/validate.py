@@ -25,7 +25,7 @@ from intaglio.run.dequantised import one_step, quantised_steps
 from intaglio.run.host import ordered_inputs
 from intaglio.run.limited import VALIDATE_SECONDS, limit, reference_within
 from intaglio.run.loaded import LoadedPackage
-from intaglio.run.noise import FACTOR, beside_integers, beside_noise, has_integers
+from intaglio.run.noise import FACTOR, beside_integers, beside_noise, has_integers, may_be_noise
 from intaglio.run.probe import watch_layers
 from intaglio.run.reference import LONG_RUN, IrReference, Reference, cannot_compare, model_reference, run_steps
 from intaglio.run.streaming import Windowed
@@ -174,7 +174,7 @@ def _validate(package: LoadedPackage, options: ValidateOptions) -> Validation:
 
     rows = [compared(info, expected) for info in manifest.outputs]
     by_default = options.tolerance is None and options.threshold is None
-    if by_default and any(not row.ok and row.mismatches == 0 for row in rows):
+    if by_default and any(map(may_be_noise, manifest.outputs, rows)):
         rows, words = beside_noise(reference, manifest, steps, expected, rows), f"{words}, or {FACTOR} x the model's own noise"
     if by_default and not all(row.ok for row in rows) and has_integers(read_ir(ir_path(package))):
         rows = beside_integers(reference, manifest, steps, expected, rows, compared)

@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from intaglio.errors import AnswerIsNo, UserError
 from intaglio.fitting.fit import needs_of_program, needs_on_board
 from intaglio.fitting.limits import Needs, has_floats
+from intaglio.ir.operator import BadOperator
+from intaglio.ir.sizes import Undecided
 from intaglio.options.request import Request
 from intaglio.pipeline import Planned, plan_request
 from intaglio.stages.watch import Watch
@@ -124,7 +126,7 @@ class Finder:
                 asked = replace(alone(self._request, self._main), quantize="int8")
                 try:
                     self._integers.append(self._stack.enter_context(quantised_once(asked)))
-                except UserError:  # it has nothing that integers could compute
+                except (UserError, Undecided, BadOperator):  # it cannot be made: the rest of the answer stands without it
                     return self._integers
         return self._integers
 
@@ -140,5 +142,5 @@ def _made(request: Request, *, build: bool) -> Figures | None:
         if build:
             return built_figures(request, Watch(), climbing=True, most_cycles=-1.0, hopeless=request.ram == NO_RAM)
         return planned_figures(plan_request(request, Watch()))
-    except (UserError, AnswerIsNo):
+    except (UserError, AnswerIsNo, Undecided):
         return None
