@@ -115,6 +115,24 @@ def test_the_hint_for_a_crop_has_the_sizes_that_are_possible(intaglio: Intaglio,
     assert "`--max crop=5..32`" in intaglio("check", cropped(tmp_path), "--max", "crop=3..32").out
 
 
+def indices(folder: Path) -> Path:
+    nodes = [node("Exp", "x", "e"), node("NonZero", "e", "sel"), node("Squeeze", "sel axes", "idx")]
+    return saved(model(nodes, [value("x", [64])], [value("idx", None, TensorProto.INT64)], {"axes": np.array([0])}), folder)
+
+
+def test_the_tensor_that_has_the_size_is_named(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", indices(tmp_path), "--max", "idx=50", "--stop-after", "import", "-o", tmp_path / "p")
+    assert said.code == 0 and "`--max idx=50` is ignored: `idx` has the size of `sel`; give `--max sel=50`" in said.err
+
+
+def test_room_that_is_too_large_names_its_option(intaglio: Intaglio, tmp_path: Path) -> None:
+    nodes = [node("Range", "zero n one", "steps")]
+    constants = {"zero": np.array(0), "one": np.array(1)}
+    path = saved(model(nodes, [value("n", [], TensorProto.INT64)], [value("steps", None, TensorProto.INT64)], constants), tmp_path)
+    said = intaglio("compile", path, "--max", "steps=99999999999", "-o", tmp_path / "p")
+    assert said.code == 2 and "at most 131072 are possible; give a smaller `--max steps=N`" in said.err
+
+
 def test_room_for_more_than_there_can_be_is_noted(intaglio: Intaglio, tmp_path: Path) -> None:
     said = intaglio("compile", cropped(tmp_path), "--max", "crop=5..96", "--stop-after", "import", "-o", tmp_path / "p")
     assert said.code == 0 and "`--max crop=5..96` has no effect above 32, the largest possible size" in said.err
