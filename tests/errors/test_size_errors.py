@@ -9,8 +9,9 @@ import pytest
 from onnx import TensorProto
 
 from intaglio import compile
-from intaglio.errors import ModelError, UserError
+from intaglio.errors import AnswerIsNo, ModelError, UserError
 from intaglio.options.entries import each_of_lists, entry_words
+from intaglio.run.package import Package
 from support.commands import DIGITS, Intaglio, Said
 from support.onnx_models import model, node, saved, value
 from support.pt2_files import Pt2
@@ -125,12 +126,28 @@ def test_the_tensor_that_has_the_size_is_named(intaglio: Intaglio, tmp_path: Pat
     assert said.code == 0 and "`--max idx=50` is ignored: `idx` has the size of `sel`; give `--max sel=50`" in said.err
 
 
+def test_what_refuses_random_inputs_is_said_and_what_is_beyond_its_bounds(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", indices(tmp_path), "--max", "sel=5", "-o", tmp_path / "p")
+    assert "random inputs are beyond `--max sel=5`, not beyond what the model takes, so the package has no test vectors" in said.err
+    with pytest.raises(AnswerIsNo) as error:
+        Package.load(tmp_path / "p").run({"x": np.ones(64, np.float32)})
+    assert "a size that follows from data is not within its bounds: sel_count 0..5" in error.value.message
+    assert error.value.hint == "the input data causes this"
+
+
 def test_room_that_is_too_large_names_its_option(intaglio: Intaglio, tmp_path: Path) -> None:
     nodes = [node("Range", "zero n one", "steps")]
     constants = {"zero": np.array(0), "one": np.array(1)}
     path = saved(model(nodes, [value("n", [], TensorProto.INT64)], [value("steps", None, TensorProto.INT64)], constants), tmp_path)
     said = intaglio("compile", path, "--max", "steps=99999999999", "-o", tmp_path / "p")
     assert said.code == 2 and "at most 131072 are possible; give a smaller `--max steps=N`" in said.err
+
+
+def test_a_size_outside_of_its_range_is_told_apart_from_one_that_is_not_there(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = saved(model([node("Relu", "x", "y")], [value("x", [1, "T"])]), tmp_path)
+    assert intaglio("compile", path, "--dim", "T=1..64", "-o", tmp_path / "p").code == 0
+    assert "`T=65`: 65 is not within 1..64" in intaglio("profile", tmp_path / "p", "--size", "T=65").err
+    assert "has no size `S`" in intaglio("profile", tmp_path / "p", "--size", "S=6").err
 
 
 def test_room_for_more_than_there_can_be_is_noted(intaglio: Intaglio, tmp_path: Path) -> None:
