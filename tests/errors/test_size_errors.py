@@ -49,6 +49,9 @@ WRITTEN = {
     "--dim H=9999999999999999999": "`9999999999999999999` in `--dim H=9999999999999999999` is too large for a size",
     "--dim H=W --dim W=H": "`H` and `W` name each other",
     "--dim H=H --dim W=8": "`H` names itself",
+    "--dim H=1..5,,7": "the list of sizes in `--dim H=1..5,,7` has an empty place\n\nhint: write `--dim H=1..5,7`",
+    "--dim H=a..b --dim W=8": "`a` in `--dim H=a..b` is not a size",
+    "--max y=0": "`--max y=96`), or the least and the largest (`--max y=16..96`)",
 }
 
 

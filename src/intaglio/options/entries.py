@@ -167,6 +167,10 @@ def _listed(word: str) -> bool:
 
 def _each(word: str) -> list[str]:
     name, _, sizes = word.partition("=")
+    full = ",".join(size for size in sizes.split(",") if size.strip())
+    if full != sizes:
+        what = f"the list of sizes in `--dim {quoted(word)[1:-1]}` has an empty place"
+        raise UserError("bad-option", what, hint=f"write `--dim {name}={full or 'N'}`")
     _once(name, sizes.split(","))
     return [f"{name}={size}" for size in sizes.split(",")]
 
