@@ -180,12 +180,12 @@ def test_a_name_that_is_not_utf8_is_told(tmp_path: Path) -> None:
 def test_a_symbolic_dimension_asks_for_the_option_that_pins_it(tmp_path: Path) -> None:
     error = error_of(model([node("Relu", "x", "y")], [value("x", ["N", 3, "width"])]), tmp_path)
     assert error.slug == "dynamic-dimension"
-    assert error.hint == "give `--dim width=N`, a range (`--dim width=1..N`), or `--shape in0=1,3,N`"
+    assert error.hint == "give `--dim width=N`, a range (`--dim width=1..N`), or `--shape x=1,3,N`"
 
 
 def test_an_unnamed_dimension_asks_for_a_shape(tmp_path: Path) -> None:
     error = error_of(model([node("Relu", "x", "y")], [value("x", [1, None])]), tmp_path)
-    assert (error.slug, error.hint) == ("dynamic-dimension", "give `--shape in0=1,N`")
+    assert (error.slug, error.hint) == ("dynamic-dimension", "give `--shape x=1,N`, where a size may be a range (`1..N`)")
 
 
 def test_an_operator_of_onnx_runtime_is_told_by_name_though_its_domain_is_not_declared(tmp_path: Path) -> None:

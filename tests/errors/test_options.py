@@ -46,6 +46,7 @@ def test_a_name_that_is_not_near_is_not_suggested(tmp_path: Path) -> None:
     assert "did you mean" not in caught.value.hint
 
 
+SHAPES = 'mapping of str to tuple of int from 0, or of ranges such as `((1, 9), 64)` or `("1..9", 64)`'
 WRONG: list[tuple[str, object, str]] = [
     ("ram", -5, "int from 1, in bytes, or str such as `64K`"),
     ("ram", "64Q", "int from 1, in bytes, or str such as `64K`"),
@@ -58,8 +59,8 @@ WRONG: list[tuple[str, object, str]] = [
     ("labels", 7, "path, or sequence of int"),
     ("dims", {"batch": "5..x"}, "mapping of str to int from 0, or to a range such as `1..512`"),
     ("dims", [1], "mapping of str to int from 0, or to a range such as `1..512`"),
-    ("shapes", {"image": 3}, "mapping of str to tuple of int from 1"),
-    ("shapes", {"image": (1, -1)}, "mapping of str to tuple of int from 1"),
+    ("shapes", {"image": 3}, SHAPES),
+    ("shapes", {"image": (1, -1)}, SHAPES),
     ("states", {1: "h"}, "mapping of str to str"),
     ("feed_rows", "yes", "bool"),
     ("archive", 1, "bool"),

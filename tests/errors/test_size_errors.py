@@ -9,8 +9,9 @@ import pytest
 from onnx import TensorProto
 
 from intaglio import compile
-from intaglio.errors import ModelError, UserError
+from intaglio.errors import AnswerIsNo, ModelError, UserError
 from intaglio.options.entries import each_of_lists, entry_words
+from intaglio.run.package import Package
 from support.commands import DIGITS, Intaglio, Said
 from support.onnx_models import model, node, saved, value
 from support.pt2_files import Pt2
@@ -48,6 +49,9 @@ WRITTEN = {
     "--dim H=9999999999999999999": "`9999999999999999999` in `--dim H=9999999999999999999` is too large for a size",
     "--dim H=W --dim W=H": "`H` and `W` name each other",
     "--dim H=H --dim W=8": "`H` names itself",
+    "--dim H=1..5,,7": "the list of sizes in `--dim H=1..5,,7` has an empty place\n\nhint: write `--dim H=1..5,7`",
+    "--dim H=a..b --dim W=8": "`a` in `--dim H=a..b` is not a size",
+    "--max y=0": "`--max y=96`), or the least and the largest (`--max y=16..96`)",
 }
 
 
@@ -120,6 +124,40 @@ def test_the_hint_for_a_crop_has_the_sizes_that_are_possible(intaglio: Intaglio,
     said = intaglio("check", cropped(tmp_path))
     assert "`--max crop=3..32` gives all axes that it cuts a range" in said.out
     assert "`--max crop=5..32`" in intaglio("check", cropped(tmp_path), "--max", "crop=3..32").out
+
+
+def indices(folder: Path) -> Path:
+    nodes = [node("Exp", "x", "e"), node("NonZero", "e", "sel"), node("Squeeze", "sel axes", "idx")]
+    return saved(model(nodes, [value("x", [64])], [value("idx", None, TensorProto.INT64)], {"axes": np.array([0])}), folder)
+
+
+def test_the_tensor_that_has_the_size_is_named(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", indices(tmp_path), "--max", "idx=50", "--stop-after", "import", "-o", tmp_path / "p")
+    assert said.code == 0 and "`--max idx=50` is ignored: `idx` has the size of `sel`; give `--max sel=50`" in said.err
+
+
+def test_what_refuses_random_inputs_is_said_and_what_is_beyond_its_bounds(intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("compile", indices(tmp_path), "--max", "sel=5", "-o", tmp_path / "p")
+    assert "random inputs are beyond `--max sel=5`, not beyond what the model takes, so the package has no test vectors" in said.err
+    with pytest.raises(AnswerIsNo) as error:
+        Package.load(tmp_path / "p").run({"x": np.ones(64, np.float32)})
+    assert "a size that follows from data is not within its bounds: sel_count 0..5" in error.value.message
+    assert error.value.hint == "the input data causes this"
+
+
+def test_room_that_is_too_large_names_its_option(intaglio: Intaglio, tmp_path: Path) -> None:
+    nodes = [node("Range", "zero n one", "steps")]
+    constants = {"zero": np.array(0), "one": np.array(1)}
+    path = saved(model(nodes, [value("n", [], TensorProto.INT64)], [value("steps", None, TensorProto.INT64)], constants), tmp_path)
+    said = intaglio("compile", path, "--max", "steps=99999999999", "-o", tmp_path / "p")
+    assert said.code == 2 and "at most 131072 are possible; give a smaller `--max steps=N`" in said.err
+
+
+def test_a_size_outside_of_its_range_is_told_apart_from_one_that_is_not_there(intaglio: Intaglio, tmp_path: Path) -> None:
+    path = saved(model([node("Relu", "x", "y")], [value("x", [1, "T"])]), tmp_path)
+    assert intaglio("compile", path, "--dim", "T=1..64", "-o", tmp_path / "p").code == 0
+    assert "`T=65`: 65 is not within 1..64" in intaglio("profile", tmp_path / "p", "--size", "T=65").err
+    assert "has no size `S`" in intaglio("profile", tmp_path / "p", "--size", "S=6").err
 
 
 def test_room_for_more_than_there_can_be_is_noted(intaglio: Intaglio, tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ def test_ram_that_is_too_small(intaglio: Intaglio, tmp_path: Path) -> None:
     assert "error[does-not-fit]: `net` needs at least " in said and "`--ram` allows 1,024: " in said
     assert "too many\n  --> arena " in said and "--shape" not in said
     assert "hint: the largest part of RAM is `arena`. Most of the arena is live in layer `" in said
-    assert ". No plan needs less than " in said and ". `--quantize int8` reduces it to about a quarter" in said
+    assert ". No plan needs less than " in said and " bytes for the arena alone" in said
+    assert ". `--quantize int8` reduces it to about a quarter" in said
 
 
 def test_both_memories_that_are_too_small_are_told(intaglio: Intaglio, tmp_path: Path) -> None:

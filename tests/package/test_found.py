@@ -95,7 +95,7 @@ def test_as_many_are_found_as_the_reference_finds(package: Package, onnx_file: P
 def test_a_size_that_is_too_large_is_an_error(package: Package) -> None:
     with pytest.raises(AnswerIsNo) as caught:
         package.run({**drawn(0), "k": ints(8)})
-    assert caught.value.slug == "size-out-of-bounds" and "`steps_length` 0..8" in caught.value.hint
+    assert caught.value.slug == "size-out-of-bounds" and "steps_length 0..8" in caught.value.message
 
 
 def test_memory_has_room_for_the_most(package: Package) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import intaglio
+import intaglio as api
 from intaglio.errors import UserError
 from support.commands import Intaglio
 from support.tflite_signatures import WEIGHTS, shared_variable, two_networks
@@ -68,6 +69,18 @@ def test_a_signature_has_to_be_chosen_where_one_is_needed(model: Path, tmp_path:
     assert said.code == 2 and "error[unknown-signature]" in said.err and not (tmp_path / "p").exists()
     said = intaglio("compile", model, "--entry", "walk=run", "-o", tmp_path / "p")
     assert said.code == 2 and "models and signatures: `encode`, `step`" in said.err
+
+
+def test_sizes_of_one_signature_are_given_by_its_name(model: Path, tmp_path: Path, intaglio: Intaglio) -> None:
+    path = tmp_path / "open.tflite"
+    path.write_bytes(two_networks(unknown_rows=True))
+    made = api.compile_entries(path, shapes={"encode:features": ((1, 9), 8), "step:frame": (2, 8)}, output=tmp_path / "p")
+    x = np.ones((5, 8), np.float32)
+    assert np.allclose(made.run({"features": x}, entry="encode")["hidden"], np.tanh(x @ WEIGHTS.T), atol=1e-5)
+    assert made["step"].manifest.inputs[0].shape == (2, 8)
+    said = intaglio("compile", path, "--shape", "features=1..9,8", "-o", tmp_path / "q")
+    assert said.code == 2 and "input `features`" in said.err
+    assert "for one entry point only: `--shape encode:features=...`" in said.err
 
 
 def compile_one(model: Path) -> intaglio.Package:

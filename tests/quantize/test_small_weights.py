@@ -66,6 +66,8 @@ def test_a_package_validates_against_its_own_weights(intaglio: Intaglio, mixed: 
     said = intaglio("validate", tmp_path / "p", "--inputs", tmp_path / "x.npz", "--layers")
     assert said.code == 0, said.out
     assert "numpy references" in said.out and "to the float model" in said.out
+    random = intaglio("validate", tmp_path / "p")
+    assert "to the float model" in random.out and "calibrated" not in random.out  # nothing was calibrated
 
 
 def test_what_was_stored_is_told(intaglio: Intaglio, tmp_path: Path) -> None:

@@ -23,18 +23,18 @@ def signature(writer: ModelWriter, key: str, index: int, inputs: dict[str, int],
     writer.model.signatureDefs = [*(writer.model.signatureDefs or []), made]
 
 
-def two_networks(keys: tuple[str, str] = ("encode", "step")) -> bytes:
+def two_networks(keys: tuple[str, str] = ("encode", "step"), unknown_rows: bool = False) -> bytes:
     """`encode`: y = tanh(x @ W) for 4 rows. `step`: y = relu(x @ W) for one, and its input under the name of the signature."""
     writer = ModelWriter()
     buffer = -1
     for n, (key, rows, op) in enumerate(zip(keys, (4, 1), ("TANH", "RELU"), strict=True)):
         writer.subgraph()
-        x = writer.tensor(Tensor((rows, 8), "float32"), f"{key}_arg0")
+        x = writer.tensor(Tensor((rows, 8), "float32", signature=(-1, 8) if unknown_rows else None), f"{key}_arg0")
         w = writer.tensor(Tensor((16, 8), "float32", data=WEIGHTS), "w")
         buffer = writer.graph.tensors[w].buffer if buffer < 0 else buffer
         writer.graph.tensors[w].buffer = buffer
-        a = writer.tensor(Tensor((rows, 16), "float32"), f"{key}_product")
-        y = writer.tensor(Tensor((rows, 16), "float32"), f"{key}_result")
+        a = writer.tensor(Tensor((rows, 16), "float32", signature=(-1, 16) if unknown_rows else None), f"{key}_product")
+        y = writer.tensor(Tensor((rows, 16), "float32", signature=(-1, 16) if unknown_rows else None), f"{key}_result")
         writer.operator("FULLY_CONNECTED", [x, w, -1], [a], "FullyConnectedOptions", version=1)
         writer.operator(op, [a], [y], version=1)
         writer.graph.inputs, writer.graph.outputs = [x], [y]

@@ -32,6 +32,7 @@ from intaglio.cli.terminal import (
 from intaglio.errors import AnswerIsNo, UserError, counted, quoted
 from intaglio.ir.graph import Array
 from intaglio.options.kinds import lengths
+from intaglio.options.request import WEIGHT_SCHEMES
 from intaglio.package.entries import entry_folder, read_entries
 from intaglio.package.manifest import board_of
 from intaglio.run.accuracy import read_labels
@@ -168,7 +169,7 @@ def validate_package(
     if json:
         print_json(result)
     else:
-        print_validation(result)
+        print_validation(result, package.manifest.options.get("quantize", ""))
     return 0 if result.ok else 1
 
 
@@ -198,7 +199,8 @@ def _verdict(c: Comparison) -> str:
     return next((way for way, holds in ways.items() if holds), "pass" if c.ok else "FAIL")
 
 
-def print_validation(result: Validation) -> None:
+def print_validation(result: Validation, quantized: str = "") -> None:
+    """`quantized`: how the weights became small."""
     if result.layers:
         rows = []
         for one in result.layers:
@@ -245,7 +247,7 @@ def print_validation(result: Validation) -> None:
     for c in result.against_float:
         sqnr = "exact" if c.sqnr_db is None else f"{c.sqnr_db:.0f} dB"
         print(f"to the float model: {quoted(c.name)} cosine {c.cosine:.6f}, SQNR {sqnr}, largest difference {c.max_abs:.3g}")
-    if result.against_float and result.random_inputs:
+    if result.against_float and result.random_inputs and quantized not in WEIGHT_SCHEMES:
         print("(on random inputs, which may be outside the calibrated ranges; use real ones: `--inputs x.npz --steps`)")
     for variant in result.variants:
         print(_variant_line(variant))

@@ -207,10 +207,10 @@ def check_limits(name: str, needs: Needs, deployment: Deployment, chances: Chanc
         whats[-1] += _beside(deployment, needs) if kind == "RAM" else ""
         ordered = sorted(((n, part) for part, n in parts.items() if n), reverse=True)
         wheres.append(", ".join(f"{part} {n:,}" for n, part in ordered))
-        hints += [f"the largest part of {memory} is `{ordered[0][1]}`", *_advice(ordered[0][1], deployment, chances)]
+        hints += [f"the largest part of {memory} is `{ordered[0][1]}`", *_advice(ordered[0][1], deployment, chances, needs.arena)]
         for part in ("arena", "weights"):  # whatever is the largest: what the model itself has
             if parts.get(part) and ordered[0][1] != part:
-                hints += _advice(part, deployment, chances)
+                hints += _advice(part, deployment, chances, needs.arena)
     if whats:
         hint = _sentences([*hints, *_boards(needs, deployment)])
         text, where = f"`{name}` needs {'; and '.join(whats)}", "; ".join(wheres)
@@ -279,7 +279,7 @@ def _sentences(parts: Sequence[str]) -> str:
     return ". ".join(part if n == 0 else part[:1].upper() + part[1:] for n, part in enumerate(parts))
 
 
-def _advice(part: str, deployment: Deployment, chances: Chances) -> list[str]:
+def _advice(part: str, deployment: Deployment, chances: Chances, arena: int = 0) -> list[str]:
     told = []
     match part:
         case "arena" | "inputs and outputs":
@@ -288,7 +288,9 @@ def _advice(part: str, deployment: Deployment, chances: Chances) -> list[str]:
                 told.append(f"most of the arena is live in layer `{chances.peak}`{why}")
             if part == "arena" and chances.bound:
                 stripes = ", even with stripes" if chances.striped else ""
-                told.append(f"no plan needs less than {chances.bound:,} bytes{stripes}")
+                told.append(f"no plan needs less than {chances.bound:,} bytes for the arena alone{stripes}")
+                if chances.bound < arena:
+                    told[-1] += f"; the smallest that was found has {arena:,}"
             if chances.offloaded:
                 told.append("without `--accelerator`, layers can run a few rows at a time")
             elif chances.rows and not deployment.device:

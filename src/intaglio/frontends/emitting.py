@@ -172,7 +172,8 @@ class Emitter:
         if low == high:
             return self.emit(make(high), operands)
         if high - low > MOST_COMBINATIONS:
-            raise Fault("too-large", f"there may be {high} results", f"at most {MOST_COMBINATIONS} are possible")
+            asked = next((f"; give a smaller `--max {name}=N`" for name, n in self.most.items() if int(n) == high), "")
+            raise Fault("too-large", f"there may be {high} results", f"at most {MOST_COMBINATIONS} are possible{asked}")
         self.bounds = self.bounds or Bounds({})
         name, n = stem, 2
         while name in self.bounds.ranges:
@@ -188,6 +189,12 @@ class Emitter:
     def _asked(self, stem: str) -> list[str]:
         """The words of `--max` that are about a size."""
         return [name for name in self.most if identifier(name, "found") in (stem, stem.removesuffix("_count"))]
+
+    def found_size(self, name: str) -> str:
+        """Of a tensor by the name that the model has for it: the size found in data that it depends on."""
+        made = next((v for node in self.nodes for v in node.outputs if v.origin == name), None)
+        sizes = set() if made is None else {size for n in made.shape for size in names_of(n)}
+        return next((size for size in self.counts if size in sizes), "")
 
     def places(self, stem: str, x: Value) -> Value:
         """Where a tensor is not zero, [rank, count]. It is looked at once, so that what two operators take by one condition has one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 from intaglio.errors import ModelError, quoted
@@ -24,9 +24,18 @@ def check_most(most: Mapping[str, int], names: Collection[str], file: str, kind:
             raise ModelError("unknown-input", what, where=file, hint=hint)
 
 
-def unneeded(most: Mapping[str, int], used: Collection[str], possible: Mapping[str, int]) -> list[str]:
-    """Notes about `--max` of something that does not need it, or that is more than there can be (`possible`)."""
-    notes = [f"`--max {name}={n}` is not needed: the size of that is known" for name, n in most.items() if name not in used]
+def unneeded(
+    most: Mapping[str, int], used: Collection[str], possible: Mapping[str, int], depends: Callable[[str], str] = lambda _: ""
+) -> list[str]:
+    """Notes about `--max` of something that does not need it, or that is more than there can be (`possible`). `depends`: the size
+    found in data that a tensor has, if any."""
+    notes = []
+    for name, n in most.items():
+        if name not in used and (size := depends(name)):
+            tensor = size.removesuffix("_count")
+            notes.append(f"`--max {name}={n}` is ignored: {quoted(name)} has the size of `{tensor}`; give `--max {tensor}={n}`")
+        elif name not in used:
+            notes.append(f"`--max {name}={n}` is not needed: the size of that is known")
     above = [name for name in most if name in possible and int(most[name]) > possible[name]]
     notes += [f"`--max {name}={most[name]}` has no effect above {possible[name]}, the largest possible size" for name in above]
     return notes

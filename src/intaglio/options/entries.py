@@ -17,6 +17,7 @@ from intaglio.frontends.reading import signatures
 from intaglio.ir.spans import Span
 
 OWN = ("dims", "shapes", "most", "states")  # options whose words may start with `ENTRY:`
+OWN_KEYWORDS = ("dims", "shapes", "max", "states")
 
 
 def several(models: Sequence[Path], words: Mapping[str, object], named: Sequence[str]) -> bool:
@@ -55,7 +56,8 @@ def entry_words(
 def entry_keywords(
     models: str | Path | Mapping[str, object], options: Mapping[str, object]
 ) -> dict[str, tuple[Path, dict[str, object]]]:
-    """The same for keywords of `intaglio.compile_entries`. Options of an entry point win; `dims` and the like are joined."""
+    """The same for keywords of `intaglio.compile_entries`. Options of an entry point win; `dims` and the like are joined.
+    `{"encode:sound": (9, 64)}` is for one."""
     found: dict[str, tuple[Path, dict[str, object]]] = {}
     alone = not isinstance(models, Mapping)
     if models == {}:
@@ -67,13 +69,25 @@ def entry_keywords(
             what = f"the entry point {quoted(entry)} has no model file" if entry else f"{quoted(repr(path))} is no model file"
             raise UserError("bad-option", what, hint='use `{"encode": "encoder.onnx"}`')
         given = {key: value for key, value in {**options, **own}.items() if key not in ("name", "force")}
-        dims = {**_mapping(options.get("dims")), **_mapping(own.get("dims"))}
         keys = signatures(Path(path)) if alone and given.get("signature") is None else []
-        for key, (sizes, made) in product(keys or [""], each_of_lists(dims).items()):
-            name = "_".join(filter(None, ("" if alone else entry, key, sizes)))
-            wanted = {**given, **({"dims": made} if made else {}), **({"signature": key} if key else {})}
-            found[name or Path(path).stem] = Path(path), wanted
+        points = set(keys) if isinstance(models, (str, Path)) else set(models)
+        for key in keys or [""]:
+            base = key or entry
+            mine = {word: _of_one(_mapping(options.get(word)), base, points) | _mapping(own.get(word)) for word in OWN_KEYWORDS}
+            here = given | {word: table for word, table in mine.items() if isinstance(given.get(word), Mapping)}
+            for sizes, made in each_of_lists(mine["dims"]).items():
+                name = "_".join(filter(None, (base, sizes)))
+                wanted = {**here, **({"dims": made} if made else {}), **({"signature": key} if key else {})}
+                found[name or Path(path).stem] = Path(path), wanted
     return found
+
+
+def _of_one(table: dict[str, object], entry: str, entries: set[str]) -> dict[str, object]:
+    """What is for all, and what is for this entry point, which wins."""
+    parts = {key: key.partition(":") if isinstance(key, str) else ("", "", "") for key in table}
+    for_one = [key for key, (first, colon, _) in parts.items() if colon and first in entries]
+    shared = {key: value for key, value in table.items() if key not in for_one}
+    return shared | {parts[key][2]: table[key] for key in for_one if parts[key][0] == entry}
 
 
 def each_of_lists(dims: Mapping[str, object]) -> dict[str, dict[str, object]]:
@@ -160,6 +174,10 @@ def _listed(word: str) -> bool:
 
 def _each(word: str) -> list[str]:
     name, _, sizes = word.partition("=")
+    full = ",".join(size for size in sizes.split(",") if size.strip())
+    if full != sizes:
+        what = f"the list of sizes in `--dim {quoted(word)[1:-1]}` has an empty place"
+        raise UserError("bad-option", what, hint=f"write `--dim {name}={full or 'N'}`")
     _once(name, sizes.split(","))
     return [f"{name}={size}" for size in sizes.split(",")]
 

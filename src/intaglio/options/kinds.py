@@ -57,9 +57,11 @@ def counts(words: list[str], option: str) -> dict[str, int]:
 
 def _room(text: str, word: str) -> int:
     """`96`, or `16..96`."""
-    found = _extent(text, word)
+    option, _, name = word.rpartition("=")[0].partition(" ")
+    hint = f"give the largest, from 1 on (`{option} {name}=96`), or the least and the largest (`{option} {name}=16..96`)"
+    found = _extent(text, word, hint)
     if not found or (isinstance(found, Span) and (found.name or found.step != 1 or not found.high)):
-        raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is not a size", hint="give the largest, or `16..96`")
+        raise UserError("bad-option", f"{quoted(text)} in {quoted(word, 120)} is not a size", hint=hint)
     return Room.of(found) if isinstance(found, Span) else found
 
 
@@ -75,25 +77,25 @@ def shapes(words: list[str], option: str) -> dict[str, tuple[Extent, ...]]:
     return found
 
 
-def _extent(text: str, word: str) -> Extent:
+def _extent(text: str, word: str, hint: str = "") -> Extent:
     """`128`, or `1..512`, or `32..512:32`, or `..`, or the name of another."""
     low, dots, rest = text.partition("..")
     if text.strip() == "..":
         return BY_MODEL
-    if NAME.fullmatch(text.strip()):
+    if not dots and NAME.fullmatch(text.strip()):
         return Span(0, 0, name=text.strip())
     if not dots:
-        return _size(text, word)
+        return _size(text, word, hint)
     high, colon, step = rest.partition(":")
-    span = Span(_size(low, word), _size(high, word), _size(step, word) if colon else 1)
+    span = Span(_size(low, word, hint), _size(high, word, hint), _size(step, word, hint) if colon else 1)
     what, _, hint = fault_of(span).partition("; ")
     if what:
         raise UserError("bad-option", f"the range in {quoted(word, 120)} {what}", hint=hint)
     return simplest(span)
 
 
-def _size(text: str, word: str) -> int:
-    hint = (
+def _size(text: str, word: str, hint: str = "") -> int:
+    hint = hint or (
         "sizes are integers from 0, for example `--shape in0=1,3,224,224` or `--dim N=1`, or a range: `--dim T=1..512`, in steps: "
         "`--dim H=32..512:32`"
     )
@@ -177,7 +179,10 @@ COUNTS = Kind(
     "mapping of str to int from 1, or to a range such as `16..96`", str, values.mapping(values.room), many=True, read=counts
 )
 LENGTHS = Kind("mapping of str to int from 0", str, values.mapping(values.length), many=True, read=lengths)
-SHAPES = Kind("mapping of str to tuple of int from 1", str, values.mapping(values.shape), many=True, read=shapes)
+SHAPES = Kind(
+    'mapping of str to tuple of int from 0, or of ranges such as `((1, 9), 64)` or `("1..9", 64)`',
+    str, values.mapping(values.shape), many=True, read=shapes,
+)  # fmt: skip
 STATES = Kind("mapping of str to str", str, values.mapping(values.text), many=True, read=pairs)
 LABELS = Kind("path, or sequence of int", Path, values.labels)
 DATA = Kind("path, or mapping of str to array", Path, values.data)

@@ -66,7 +66,7 @@ def extent(given: object) -> Extent:
     """A size, or a range: `(1, 512)` or `"1..512"`, in steps `(32, 512, 32)` or `"32..512:32"`, or the name of another."""
     if given == "..":
         return BY_MODEL
-    if isinstance(given, str) and NAME.fullmatch(given):
+    if isinstance(given, str) and ".." not in given and NAME.fullmatch(given):
         return Span(0, 0, name=given)
     if isinstance(given, str):
         found = SPAN.fullmatch(given)

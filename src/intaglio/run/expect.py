@@ -39,6 +39,7 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
     names = [info.name for info in manifest.inputs]
     found: list[Vectors] = []
     said: set[str] = set()
+    refused: list[Exception] = []  # by the package, of what a reference accepts
 
     def once(text: str) -> None:  # and not for every size
         if text not in said:
@@ -47,14 +48,17 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
 
     for share in (1.0, *OTHER_SIZES) if manifest.given else (1.0,):
         try:
-            vectors = _at_share(graph, manifest, folder, once, share)
+            vectors = _at_share(graph, manifest, folder, once, share, refused)
         except ToolError as error:
             if error.slug != LONG_RUN:
                 raise
             note(f"{error.message} on random inputs, so the package has no test vectors: `validate --inputs` takes yours")
             return
         if vectors is None and not found:
-            note("no reference accepts random inputs, so the package has no test vectors; `validate` and `profile` take `--inputs`")
+            most = ", ".join(f"`--max {word}`" for word in manifest.options.get("most", "").split(",") if word)
+            beyond = f"random inputs are beyond {most or 'the bounds of the package'}, not beyond what the model takes"
+            why = beyond if refused else "no reference accepts random inputs"
+            note(f"{why}, so the package has no test vectors; `validate` and `profile` take `--inputs`")
             return
         found.append(vectors or found[0])
     for n, vectors in enumerate(found):
@@ -62,26 +66,31 @@ def expected_vectors(graph: Graph, manifest: Manifest, folder: Path, note: Calla
         write_vectors(vectors, place, names, [info.name for info in manifest.outputs])
 
 
-def _at_share(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None], share: float) -> Vectors | None:
+def _at_share(
+    graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None], share: float, refused: list[Exception]
+) -> Vectors | None:  # fmt: skip
     """For sizes between the least, 0, and the largest, 1. Where the model does not take them, for larger ones."""
     while True:
         sizes = sizes_at(manifest.given, share)
         here = at_sizes(manifest, sizes)
-        vectors = _first_vectors(_references(graph.pinned(sizes) if sizes else graph, here, folder, note), here, graph)
+        vectors = _first_vectors(_references(graph.pinned(sizes) if sizes else graph, here, folder, note), here, graph, refused)
         if vectors is not None or share > LAST_SHARE:
             return vectors
         share = (share + 1) / 2
 
 
-def _first_vectors(references: list[Reference], manifest: Manifest, graph: Graph) -> Vectors | None:
+def _first_vectors(
+    references: list[Reference], manifest: Manifest, graph: Graph, refused: list[Exception]
+) -> Vectors | None:  # fmt: skip
     names, known = [info.name for info in manifest.inputs], compared_with(graph)
     bounded = bool(manifest.options.get("most")) or any(isinstance(node.op, AsSize) for node in graph.nodes)
     own = references[-1] if bounded else None
     macs = sum(n.op.macs([None if v is None else v.type for v in n.inputs], n.output.type) for n in graph.nodes)
     two_ways = has_integers(graph)
-    return next(
-        (found for one in references if (found := _vectors(one, manifest, names, known, own, two_ways, macs)) is not None), None
-    )
+    for one in references:
+        if (found := _vectors(one, manifest, names, known, own, refused, two_ways, macs)) is not None:
+            return found
+    return None
 
 
 def _references(graph: Graph, manifest: Manifest, folder: Path, note: Callable[[str], None]) -> list[Reference]:
@@ -135,7 +144,7 @@ def _taken_from(graph: Graph, value: Value | None) -> Value | None:
 
 def _vectors(
     reference: Reference, manifest: Manifest, names: list[str], known: dict[str, Likely], own: Reference | None,
-    two_ways: bool, macs: int,
+    refused: list[Exception], two_ways: bool, macs: int,
 ) -> Vectors | None:  # fmt: skip
     """The first kind of inputs that is accepted and gives finite numbers; else the first that is accepted. A loop may end for one
     kind and not for another: two that do not end are enough. `own` knows the bounds of numbers that become sizes, which the runtime
@@ -155,7 +164,7 @@ def _vectors(
             steps = [dict(zip(names, inputs, strict=True))]
             results = run_steps(reference, manifest, steps)[0]
             if own is not None and own is not reference:
-                run_steps(own, manifest, steps)
+                _refused_by(own, manifest, steps, refused)
         except (IntaglioError, BadOperator) as error:  # an index out of range, a branch that was left out
             endless += isinstance(error, ToolError) and error.slug == LONG_RUN
             if endless == MOST_ENDLESS and fallback is None:
@@ -175,6 +184,14 @@ def _vectors(
             return vectors
         fallback = fallback or vectors
     return None if apart and macs <= MOST_MACS else fallback
+
+
+def _refused_by(own: Reference, manifest: Manifest, steps: list[dict[str, Array]], refused: list[Exception]) -> None:
+    try:
+        run_steps(own, manifest, steps)
+    except (IntaglioError, BadOperator) as error:
+        refused.append(error)
+        raise
 
 
 def _agrees(reference: Reference, manifest: Manifest, steps: list[dict[str, Array]], results: dict[str, Array]) -> bool:

@@ -67,11 +67,12 @@ def run_at_sizes(library: Sized, inputs: list[Array]) -> list[Array]:
 
 
 def stopped(manifest: Manifest, code: int, said: str) -> AnswerIsNo:
+    """In words. Sizes that the caller gives were checked before: it is one of the others that is out of its bounds."""
     slug = ERROR_SLUGS.get(code, "run-failed")
     hint = "the input data causes this"
-    if slug == "size-out-of-bounds":
-        bounds = ", ".join(f"`{size.name}` {size.low}..{size.high}" for size in manifest.sizes if size.found)
-        hint += f"; sizes that follow from data: {bounds}" if bounds else ""
+    bounds = ", ".join(f"{size.name} {size.low}..{size.high}" for size in manifest.sizes if size.found)
+    if slug == "size-out-of-bounds" and bounds:
+        said = f"a size that follows from data is not within its bounds: {bounds}"
     return AnswerIsNo(slug, f"`{manifest.name}` stopped: {said}", hint=hint)
 
 

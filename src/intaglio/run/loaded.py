@@ -11,7 +11,7 @@ from typing import Self
 
 import numpy as np
 
-from intaglio.errors import OurFault, UserError
+from intaglio.errors import OurFault, UserError, quoted
 from intaglio.ir.graph import Array
 from intaglio.ir.strings import decoded
 from intaglio.package.at_sizes import at_sizes, ends_at_sizes, sizes_of
@@ -85,7 +85,9 @@ class LoadedPackage:
         for name, n in sizes.items():
             if name not in bounds or n not in bounds[name].span.numbers:
                 known = ", ".join(s.told() for s in bounds.values()) or "none"
-                raise UserError("wrong-input", f"`{self.name}` has no size `{name}={n}`", hint=f"its sizes: {known}")
+                what = f"`{self.name}` has no size {quoted(name)}" if name not in bounds else ""
+                what = what or f"`{name}={n}`: {n} is not within {bounds[name].span}"
+                raise UserError("wrong-input", what, hint=f"sizes of `{self.name}`: {known}")
         chosen = {name: sizes.get(name, size.high) for name, size in bounds.items()}
         if not chosen:
             return self

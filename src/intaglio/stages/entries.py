@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from intaglio.errors import ModelError, UserError, quoted
+from intaglio.errors import IntaglioError, UserError, quoted
 from intaglio.fitting.limits import Needs, check_limits
 from intaglio.frontends.reading import check_together
 from intaglio.kernels.program import Program
@@ -71,13 +71,18 @@ def check_entries(requests: Mapping[str, Request]) -> None:
 
 @contextmanager
 def of_entry(entry: str, requests: Mapping[str, Request]) -> Iterator[None]:
-    """A dimension that one of several models does not have may be meant for another."""
+    """A dimension or an input that one of several networks does not have may be meant for another."""
     try:
         yield
-    except ModelError as error:
-        if len({request.model for request in requests.values()}) > 1 and error.slug == "unknown-dimension":
-            others = [quoted(f"--dim {other}:NAME=SIZE") for other in requests if other != entry]
-            error.hint += f"; for one entry point only: {', '.join(others[:3])}"
+    except IntaglioError as error:
+        here = requests[entry]
+        others = [name for name, of in requests.items() if (of.model, of.signature) != (here.model, here.signature)][:3]
+        words = ["--dim {}:NAME=SIZE"] if error.slug == "unknown-dimension" else []
+        if error.slug == "unknown-input":
+            words = [f"--shape {{}}:{key}=..." for key in here.shapes if quoted(key) in error.message]
+            words += [f"--max {{}}:{key}={n}" for key, n in here.most.items() if quoted(key) in error.message]
+        if others and words:
+            error.hint += f"; for one entry point only: {', '.join(quoted(words[0].format(name)) for name in others)}"
         raise
 
 

@@ -39,7 +39,7 @@ def load(
     from intaglio.frontends.onnx.finish import finish
 
     graph = finish(walk, inputs, outputs, name or Path(path).stem)
-    walk.notes += unneeded(walk.most, walk.most_used, walk.most_possible)
+    walk.notes += unneeded(walk.most, walk.most_used, walk.most_possible, walk.found_size)
     for source, result in states:
         graph.states.append(_state(graph, source, result, Path(path).name))
     return graph, walk.notes

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -273,9 +274,10 @@ def _unpinned(item: Declared, position: int, what: str, where: str, symbol: str 
         example = "1,..."
     else:
         example = ",".join(str(d) if isinstance(d, int) else "1" if i == 0 else "N" for i, d in enumerate(item.dims))
-    hint = f"give `--shape in{position}={example}`"
+    key = f"in{position}" if re.search(r"[^\w./-]", item.name) else item.name
+    hint = f"give `--shape {key}={example}`, where a size may be a range (`1..N`)"
     if isinstance(symbol, str):
-        hint = f"give `--dim {symbol}=N`, a range (`--dim {symbol}=1..N`), or `--shape in{position}={example}`"
+        hint = f"give `--dim {symbol}=N`, a range (`--dim {symbol}=1..N`), or `--shape {key}={example}`"
     return ModelError("dynamic-dimension", f"{what} of input {quoted(item.name)} {item} is not known at compile time",
                       where=where, hint=hint)  # fmt: skip
 

@@ -34,7 +34,7 @@ def load(
     walk.most = most or {}
     check_most(walk.most, _numbers(program.graph), program.file, "number that data gives (`.item()`)")
     inputs, outputs = _walked(walk, dims, shapes)
-    walk.notes += unneeded(walk.most, walk.most_used, walk.most_possible)
+    walk.notes += unneeded(walk.most, walk.most_used, walk.most_possible, walk.found_size)
     states = walk.states()
     extra = [s.input for s in states]
     return finish(walk, [*inputs, *extra], outputs, name or path.stem, states), walk.notes
