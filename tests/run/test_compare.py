@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from intaglio.ir.types import DType
-from intaglio.run.compare import compare
+from intaglio.run.compare import compare, is_at
 
 F32 = DType.F32
 
@@ -66,3 +66,7 @@ def test_a_threshold_alone_decides_by_the_cosine_and_both_have_to_hold_together(
     got, want = floats(1, 2, 3.03), floats(1, 2, 3)
     assert compare("y", got, want, F32, 1e-4, 0.995, "cosine").ok and not compare("y", got, want, F32, 1e-4, 0.995, "both").ok
     assert not compare("y", got, want, F32, 1, 0.99999, "cosine").ok and not compare("y", got, want, F32, 1, 0.99999, "both").ok
+
+
+def test_where_nothing_was_found_no_label_is_right() -> None:
+    assert is_at(1, np.asarray([0.1, 0.9])) and not is_at(0, np.asarray([0.1, 0.9])) and not is_at(0, np.zeros(0))

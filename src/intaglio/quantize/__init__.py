@@ -16,7 +16,6 @@ import numpy as np
 from intaglio.errors import UserError, quoted
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.types import DType
-from intaglio.ops.loops import LoopStart
 from intaglio.passes.absorb import absorbed
 from intaglio.quantize.difference import output_error
 from intaglio.quantize.improve import corrected_biases, equalize
@@ -33,14 +32,14 @@ from intaglio.quantize.insert import (
     stored_tensors,
     with_quantisation,
 )
-from intaglio.quantize.layers import Scheme, layer_name, many_weights, matches, scheme_of
+from intaglio.quantize.layers import Scheme, layer_name, loops_in_floats, many_weights, matches, scheme_of
 from intaglio.quantize.sensitivity import sensitivity
 from intaglio.quantize.settings import METHODS, SCHEMES, Account, LayerRow, OutputError, Progress, Settings, silent
 from intaglio.quantize.statistics import Statistics, run_where_there_is_room
 from intaglio.quantize.statistics import observe as look_at
 
 KINDS = {"int8": INT8, "int16x8": INT16, "int4": INT4, "palette": PALETTE}
-JUDGES = 16  # samples that decide between methods
+JUDGES, JUDGES_OF_LOOPS = 16, 4  # samples that decide between methods; the references of loops are slow
 
 
 class Quantizer:
@@ -56,7 +55,8 @@ class Quantizer:
         self.graph = graph
         self.scheme: Scheme = scheme_of(graph)
         if not self.scheme.layers:
-            raise UserError("nothing-to-quantize", "no operator of this model has an integer form")
+            where = " outside of its loops" if any(node.op.LOOP for node in graph.nodes) else ""
+            raise UserError("nothing-to-quantize", f"no operator of this model{where} has an integer form")
         self.statistics: Statistics = look_at(graph, stored_tensors(self.scheme), self.samples, self.progress)
 
     def build(self, plan: Plan, *, integer_io: bool = False) -> Graph:
@@ -65,7 +65,7 @@ class Quantizer:
 
     def errors(self, graph: Graph) -> list[OutputError]:
         """The difference at the outputs, over the samples that judge."""
-        judges = self.samples[:JUDGES]
+        judges = self.samples[: JUDGES_OF_LOOPS if any(node.op.LOOP for node in graph.nodes) else JUDGES]
         made = [
             [np.zeros(0) if r is None else r[v.name] if v.data is None else v.data for v in graph.outputs]
             for r in run_where_there_is_room(graph, judges)
@@ -107,7 +107,7 @@ def quantize(
         plan = _widen(work, plan, settings.max_error, rows)
     final, notes = work.integers(plan, integer_io=settings.integer_io)
     account.outputs = work.judged(plan)
-    notes += _still_floats(final)
+    notes += [*loops_in_floats(work.graph), *_still_floats(final)]
     by_name = {n.output.name: layer_name(n) for n in work.scheme.layers}
     numbers = {n.output.name: number for number, n in enumerate(work.scheme.layers, 1)}
     account.kept = {
@@ -147,9 +147,6 @@ def check(graph: Graph, settings: Settings) -> None:
         raise UserError("bad-option", f"unknown method {quoted(settings.ranges)} for ranges", hint=hint)
     if any(node.op.NAME in ("qconv", "qmatmul", "quantize", "hybrid_conv", "hybrid_matmul", "qlstm") for node in graph.nodes):
         raise UserError("already-quantized", "the model is already quantised", hint="use the float model")
-    if any(isinstance(node.op, LoopStart) for node in graph.nodes):
-        hint = "omit `--quantize`, or export the model with a loop of a known number of turns, which is written out"
-        raise UserError("not-quantizable", "a loop that data ends, or the caller, is not quantised", hint=hint)
 
 
 def _usual(work: Quantizer, plan: Plan) -> dict[str, str]:

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from intaglio.errors import counted, quoted
 from intaglio.ir.graph import Graph, Node, Value
+from intaglio.ir.loops import loops_of
 from intaglio.ir.types import DType
 from intaglio.ops.activation import Clip, Relu
 from intaglio.ops.base import Elementwise
@@ -82,6 +84,22 @@ def many_weights(node: Node) -> bool:
     return not (isinstance(node.op, Conv) and node.op.group > 1 and weights.shape[1] == 1)
 
 
+def in_loops(graph: Graph) -> set[Node]:
+    """What is computed in turns. It stays in floats: rounding errors would add up, and calibration sees the last turn alone."""
+    return {node for loop in loops_of(graph.nodes) for node in graph.nodes[loop.start : loop.end + 1]}
+
+
+def loops_in_floats(graph: Graph) -> list[str]:
+    """Loops with layers that would have an integer form elsewhere, for the account."""
+    found = []
+    for loop in loops_of(graph.nodes):
+        count = sum(_has_integers(node) and not keeps_grid(node) for node in graph.nodes[loop.start + 1 : loop.end])
+        if count:
+            name = quoted(layer_name(graph.nodes[loop.end]))
+            found.append(f"{counted(count, 'layer')} in the loop {name} {'stays' if count == 1 else 'stay'} in floating point")
+    return found
+
+
 def layer_name(node: Node) -> str:
     return node.source or node.output.origin or node.output.name
 
@@ -96,7 +114,8 @@ def scheme_of(graph: Graph) -> Scheme:
     found = Scheme(graph)
     readers = graph.readers()
     outputs = set(graph.outputs) | {s.output for s in graph.states}
-    known = [node for node in graph.nodes if node.when is None and _has_integers(node)]
+    inside = in_loops(graph)
+    known = [node for node in graph.nodes if node.when is None and node not in inside and _has_integers(node)]
     touched: set[Value] = set()
     for node in known:
         touched.update(v for v in (*node.inputs, *node.outputs) if v is not None and is_real(v))

@@ -32,7 +32,7 @@ def sensitivity(
     layers = [n for n in scheme.layers if plan.of(n) != FLOAT]
     macs = sum(most(n.op.macs([None if v is None else v.type for v in n.inputs], n.output.type)) for n in graph.nodes)
     chosen = samples[: max(1, min(_SAMPLES, int(_WORK / max(macs * len(layers) / 2, 1))))]
-    by_whole_runs = bool(graph.counts) or any(node.when is not None for node in graph.nodes)
+    by_whole_runs = bool(graph.counts) or any(node.when is not None or node.op.LOOP for node in graph.nodes)
     alone = np.zeros(len(layers))
     together = np.zeros(len(layers))
     runs = zip(run_all(graph, chosen, keep=True), run_where_there_is_room(whole, chosen, keep=True), strict=True)

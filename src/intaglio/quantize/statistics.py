@@ -13,12 +13,13 @@ from intaglio.ir.operator import BadOperator
 from intaglio.ir.sizes import is_size, sizes_in
 from intaglio.ir.types import DType
 from intaglio.ops.conv import Conv
-from intaglio.ops.evaluate import evaluate_graph
+from intaglio.ops.evaluate import LongLoop, evaluate_graph
 from intaglio.ops.matmul import MatMul
 from intaglio.quantize.ranges import range_of
 from intaglio.quantize.settings import Progress
 
 _KEPT = 1 << 15  # numbers of one tensor that are looked at
+_SECONDS = 30.0  # of one sample, in loops that data ends
 
 
 @dataclass(slots=True)
@@ -54,9 +55,10 @@ def sizes_for(graph: Graph, sample: Mapping[str, Array]) -> dict[str, int]:
 def run_all(graph: Graph, samples: list[dict[str, Array]], *, keep: bool = False) -> Iterator[dict[str, Array]]:
     """The samples in order, states fed from one to the next."""
     state = {s.input.name: np.full(s.input.shape, s.fill, s.input.dtype.numpy) for s in graph.states}
+    whole = keep or bool(graph.states)
     for sample in samples:
         given = {**sample, **state}
-        arrays = {**given, **evaluate_graph(graph, given, keep=keep or bool(graph.states), sizes=sizes_for(graph, sample))}
+        arrays = {**given, **evaluate_graph(graph, given, keep=whole, sizes=sizes_for(graph, sample), seconds=_SECONDS)}
         state = {s.input.name: arrays[s.output.name] for s in graph.states}
         yield arrays
 
@@ -64,19 +66,33 @@ def run_all(graph: Graph, samples: list[dict[str, Array]], *, keep: bool = False
 def run_where_there_is_room(
     graph: Graph, samples: list[dict[str, Array]], *, keep: bool = False
 ) -> Iterator[dict[str, Array] | None]:
-    """The same; None where integers find more than there is room for, which ends the run of a sample."""
-    if not graph.counts or graph.states:
+    """The same; None where integers find more than there is room for, which ends the run of a sample, and from the first sample on
+    with which a loop does not end."""
+    if graph.states or not (graph.counts or any(node.op.LOOP for node in graph.nodes)):
         yield from run_all(graph, samples, keep=keep)
         return
+    endless = False
     for sample in samples:
+        arrays = None
         try:
-            yield next(run_all(graph, [sample], keep=keep))
+            arrays = None if endless else next(run_all(graph, [sample], keep=keep))
         except BadOperator:
-            yield None
+            pass
+        except LongLoop:
+            endless = True
+        yield arrays
 
 
 def observe(graph: Graph, values: set[Value], samples: list[dict[str, Array]], progress: Progress) -> Statistics:
     """Run the float model over the samples by its references."""
+    try:
+        return _observed(graph, values, samples, progress)
+    except (BadOperator, LongLoop) as error:
+        what = f"the model does not take the calibration data: {error}"
+        raise UserError("bad-calibration", what, hint="give data as the model is used with, by `--calibrate`") from None
+
+
+def _observed(graph: Graph, values: set[Value], samples: list[dict[str, Array]], progress: Progress) -> Statistics:
     found = Statistics()
     names = {v.name for v in values}
     moving = {v.name for v in values if v.shape and is_size(v.shape[-1])}  # their channels are not always the same ones

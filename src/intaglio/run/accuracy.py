@@ -18,6 +18,7 @@ from intaglio.package.folder import write_text
 from intaglio.package.manifest import read_manifest, write_digest
 from intaglio.package.signing import sign_package
 from intaglio.run.calibration import Samples
+from intaglio.run.compare import is_at
 from intaglio.run.data import read_arrays
 from intaglio.run.loaded import LoadedPackage
 from intaglio.run.reference import run_steps
@@ -144,4 +145,4 @@ def _stored(array: Array, type: TensorType | None) -> Array:
 
 
 def _share(rows: list[Array], labels: Array) -> float:
-    return float(np.mean([int(np.argmax(row)) == int(label) for row, label in zip(rows, labels.reshape(-1), strict=True)]))
+    return float(np.mean([is_at(int(label), row) for row, label in zip(rows, labels.reshape(-1), strict=True)]))

@@ -67,6 +67,11 @@ def compare(
     return Comparison(name, worst, relative, cosine, _sqnr(b, error, finite), _top1(a, b), mismatches, ok, ok and not near)
 
 
+def is_at(label: int, row: Array) -> bool:
+    """Is the largest element there? Not where nothing was found."""
+    return row.size > 0 and int(np.argmax(row)) == label
+
+
 def _cosine(a: Array, b: Array, finite: Array) -> float:
     x, y = np.where(finite, a, 0.0).ravel(), np.where(finite, b, 0.0).ravel()
     lengths = float(np.linalg.norm(x) * np.linalg.norm(y))

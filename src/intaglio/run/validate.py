@@ -20,7 +20,7 @@ from intaglio.package.tolerance import DEVICE_TOLERANCE
 from intaglio.package.vectors import KINDS, random_inputs
 from intaglio.run.build import Progress
 from intaglio.run.checks import SizeCheck, VariantCheck
-from intaglio.run.compare import Comparison, compare
+from intaglio.run.compare import Comparison, compare, is_at
 from intaglio.run.dequantised import one_step, quantised_steps
 from intaglio.run.host import ordered_inputs
 from intaglio.run.limited import VALIDATE_SECONDS, limit, reference_within
@@ -484,6 +484,6 @@ def _accuracy(manifest: Manifest, results: list[dict[str, Array]], expected: lis
         raise UserError("wrong-input", f"output {quoted(name)} has one element, so it has no classes to compare with labels")
 
     def share(rows: list[dict[str, Array]]) -> float:
-        return float(np.mean([int(np.argmax(row[name])) == int(label) for row, label in zip(rows, labels, strict=True)]))
+        return float(np.mean([is_at(int(label), row[name]) for row, label in zip(rows, labels, strict=True)]))
 
     return Accuracy(share(results), share(expected))
