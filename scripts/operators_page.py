@@ -33,7 +33,8 @@ loop scan while call callonce tensorscatter spacetobatchnd batchtospacend maxunp
 contiguous chunk narrow t cat expanddims dynamicupdateslice embeddinglookup embedding identityn stopgradient assignvariable
 readvariable varhandle permutedims repeatvector cropping1d cropping2d cropping3d zeropadding1d zeropadding2d zeropadding3d
 permute upsampling1d inputlayer zeros ones arange full tril triu diag diagonal movedim swapaxes zeroslike oneslike fulllike
-matrixdiag matrixsetdiag sparsetodense hashtablelookup maxunpooling2d litertmaxunpooling2d broadcastindim iota dynamicslice optimizationbarrier composite
+matrixdiag matrixsetdiag sparsetodense hashtablelookup maxunpooling2d litertmaxunpooling2d broadcastindim iota dynamicslice
+optimizationbarrier composite
 """
 _WHOLE = """
 and or xor not equal greater greaterorequal less lessorequal notequal logicaland logicalor logicalnot bitwiseand bitwiseor
