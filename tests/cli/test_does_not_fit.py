@@ -54,7 +54,7 @@ def test_compile_and_fit_say_the_bound_the_layer_and_a_remedy(
         needs = r"error\[does-not-fit\]: `pixels` needs (at least )?[\d,]+ bytes of RAM( beside stack and variables)?, "
         assert re.search(needs + "`--ram` allows 700: ", said.err)
         assert ("at least" in said.err) == ("beside stack and variables" in said.err), "the message names what is not counted"
-        bound = re.search(r"[Nn]o plan needs less than ([\d,]+) bytes, even with stripes", said.err)
+        bound = re.search(r"[Nn]o plan needs less than ([\d,]+) bytes for the arena alone, even with stripes", said.err)
         assert bound and int(bound[1].replace(",", "")) > 700
         assert re.search(r"[Mm]ost of the arena is live in layer `\w+`", said.err)
         assert remedy in said.err

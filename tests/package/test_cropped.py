@@ -52,7 +52,7 @@ def test_every_crop_is_that_of_onnx_runtime(package: Package, onnx_file: Path) -
 
 @pytest.mark.parametrize("box", [(0, 0, 3, 8), (0, 0, 13, 8), (0, 0, 8, 2), (8, 8, 2, 16)])
 def test_a_crop_outside_of_the_bounds_is_an_error(package: Package, box: tuple[int, ...]) -> None:
-    with pytest.raises(AnswerIsNo, match=r"crop_axis_2 4\.\.12 .by data., crop_axis_3 3\.\.12"):
+    with pytest.raises(AnswerIsNo, match=r"follows from data .* crop_axis_2 4\.\.12, crop_axis_3 3\.\.12"):
         package.run({"x": np.zeros((1, 2, SIDE, SIDE), np.float32), "box": np.array(box)})
 
 

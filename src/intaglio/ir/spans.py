@@ -83,7 +83,7 @@ def fault_of(span: Span) -> str:
     if span.low > span.high:
         return f"is empty; write `{span._replace(low=span.high, high=span.low)}`"
     if span.step < 1:
-        return "has steps below 1"
+        return f"has steps below 1; write `{span._replace(step=1)}`"
     if (span.high - span.low) % span.step:
         below = span._replace(high=span.numbers[-1])
         return f"does not end on a step; write `{below}` or `{below._replace(high=below.high + span.step)}`"
