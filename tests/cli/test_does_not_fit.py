@@ -78,6 +78,7 @@ def test_nothing_is_left_to_try_when_rows_are_fed_already(models: dict[str, Path
     assert "A network with a smaller input or fewer channels needs less" in said.err and "--feed-rows" not in said.err
 
 
+@pytest.mark.slow
 def test_a_board_that_is_too_small_is_named(models: dict[str, Path], intaglio: Intaglio, tmp_path: Path) -> None:
     small = board(tmp_path, 2048)
     for words in (("compile", models["float"], "-o", tmp_path / "out"), ("fit", models["float"], "--quick")):
@@ -87,6 +88,7 @@ def test_a_board_that_is_too_small_is_named(models: dict[str, Path], intaglio: I
         assert "No plan needs less than" in said.err and "Boards with enough memory: " in said.err
 
 
+@pytest.mark.slow
 def test_flash_that_is_too_small_has_a_remedy(models: dict[str, Path], intaglio: Intaglio, tmp_path: Path) -> None:
     for words in (("compile", models["float"], "-o", tmp_path / "out"), ("fit", models["float"], "--quick")):
         said = intaglio(*words, *TARGET, "--flash", "1K")

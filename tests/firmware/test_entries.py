@@ -64,6 +64,7 @@ def test_all_of_it_is_in_the_archive(package: intaglio.EntryPoints) -> None:
     assert "speech/entries/step/manifest.json" in names and "speech/lib/libspeech.a" in names
 
 
+@pytest.mark.slow
 def test_a_board_that_is_too_small_for_all_is_told(tmp_path: Path, intaglio: Intaglio) -> None:
     path = tmp_path / "speech.tflite"
     path.write_bytes(two_networks())

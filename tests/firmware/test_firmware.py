@@ -107,6 +107,7 @@ def test_a_cross_gcc_builds_it_too(core: str, tmp_path: Path) -> None:
     assert made.manifest.firmware is not None and made.manifest.firmware.stack_bytes is not None
 
 
+@pytest.mark.slow
 def test_helium_s_core_is_built(tmp_path: Path) -> None:
     made = compile(DIGITS, output=tmp_path / "out", board="mps3-an547", cflags=CLANG)
     assert (made.folder / "bin" / f"{made.name}.elf").is_file()

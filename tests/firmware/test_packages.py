@@ -159,6 +159,7 @@ def test_platformio_keeps_the_level_that_it_is_given(optimize: str, level: str, 
     assert level in build["flags"] and level not in build["unflags"] and {"-Os", "-O2", "-O3"} <= {level, *build["unflags"]}
 
 
+@pytest.mark.slow
 def test_the_template_can_be_edited(intaglio: Intaglio, tmp_path: Path) -> None:
     assert intaglio("template", "export", "baremetal", tmp_path / "mine").code == 0
     main = tmp_path / "mine" / "firmware" / "main.c.j2"

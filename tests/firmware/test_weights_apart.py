@@ -55,6 +55,7 @@ def test_where_all_fits_beside_the_code_nothing_moves(tmp_path: Path) -> None:
     assert made.manifest.memory.weights_apart == () and not list((made.folder / "src").glob("*qspi*"))
 
 
+@pytest.mark.slow
 def test_a_flash_for_code_alone(tmp_path: Path) -> None:
     path = memories(tmp_path, 256 << 10, more='holds = ["code"]')
     made = firmware(DIGITS, tmp_path / "out", target="cortex-m4f", memory=path)
@@ -63,6 +64,7 @@ def test_a_flash_for_code_alone(tmp_path: Path) -> None:
     assert [name for name, _ in hosted.manifest.memory.weights_apart] == ["qspi"] and hosted.validate().ok
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_board")
 def test_what_is_too_much_for_both(intaglio: Intaglio, tmp_path: Path) -> None:
     path = memories(tmp_path, 4096, 1024)

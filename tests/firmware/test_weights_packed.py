@@ -162,6 +162,7 @@ def test_firmware_has_half_of_the_weights(
     assert found[scheme]["ram_bytes"] < 24_000  # a part of the large layer at a time
 
 
+@pytest.mark.slow
 def test_a_limit_of_ram_is_kept(network: tuple[Path, Path], intaglio: Intaglio, tmp_path: Path) -> None:
     words: list[str | Path] = [
         "--quantize",

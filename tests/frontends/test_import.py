@@ -124,6 +124,7 @@ def test_a_local_function_is_inlined_with_its_attributes(tmp_path: Path) -> None
     assert run(imported(proto, tmp_path), x)[0].tolist() == [[-1, -2, 2, 4]]
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_dead_nodes_are_passed_over_quickly(tmp_path: Path) -> None:
     nodes = [node("Relu", "x", f"d{i}") for i in range(100_000)]
     path = saved(model([*nodes, node("Relu", "x", "y")]), tmp_path)

@@ -96,6 +96,7 @@ def test_integers_are_within_one_step_of_eager(name: str, per_channel: bool, tmp
     assert differ <= 0.03 * total
 
 
+@pytest.mark.slow
 def test_the_package_validates_against_eager(tmp_path: Path) -> None:
     make, shape, _ = NETWORKS["cnn"]
     torch.manual_seed(0)

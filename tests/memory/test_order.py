@@ -94,6 +94,7 @@ def test_a_large_order_works_and_is_never_worse_than_the_given_one(rng: random.R
     assert order == best_order(flow, work)
 
 
+@pytest.mark.slow
 def test_several_hundred_layers_take_a_second_or_two() -> None:
     flow = random_flow(random.Random(7), 500)
     start = time.process_time()

@@ -35,6 +35,7 @@ def test_what_is_not_finite_is_not_compared() -> None:
     assert sizes == (1, UNKNOWN, 2, UNKNOWN, 3, 4, 5, 6) and sums == (1, 0, 2, 0, 3, -4, 5, 6)
 
 
+@pytest.mark.slow
 def test_a_layer_that_rejects_the_pattern_has_no_answers(tmp_path: Path) -> None:
     """An index of 1 into a single row is out of range; the layer behind it has answers."""
     nodes = [node("Gather", "x i", "a", axis=0), node("Relu", "a", "y")]

@@ -104,6 +104,7 @@ def test_names_at_file_scope_start_with_the_name_of_the_network(target: str, int
             assert [n for n in found if not n.lower().startswith(f"{name}_")] == [], path.name
 
 
+@pytest.mark.slow
 @needs_gcc
 def test_one_model_under_two_names_is_two_networks(tmp_path: Path) -> None:
     made = [compile(DIGITS, output=tmp_path / name, name=name) for name in ("first", "second")]

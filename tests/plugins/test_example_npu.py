@@ -107,6 +107,7 @@ def test_five_times_fewer_instructions_and_the_same_bits(name: str, tmp_path: Pa
     assert both.manifest.accelerators == ("example_npu",)
 
 
+@pytest.mark.slow
 def test_the_core_goes_on_beside_it_and_waits_only_for_what_is_left(tmp_path: Path) -> None:
     """Two branches: while the NPU convolves one, the core pools the other; the cycles of the run are less than both."""
     from intaglio.ir.files import write_ir

@@ -93,6 +93,7 @@ def test_comparing_packages(intaglio: Intaglio, digits: Path, tmp_path: Path) ->
     assert wrong.code == 2 and "error[bad-rule]" in wrong.err
 
 
+@pytest.mark.slow
 def test_accuracy_is_kept_in_the_package(intaglio: Intaglio, tmp_path: Path) -> None:
     data = ("--quantize", "int8", "--calibrate", DIGITS_DATA, "--labels", DIGITS_DATA)
     assert "accuracy: " in intaglio("compile", DIGITS, "-o", tmp_path / "p", *data).out

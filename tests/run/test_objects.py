@@ -138,6 +138,7 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch:
     assert object_cache() is None
 
 
+@pytest.mark.slow
 def test_firmware_keeps_its_stack_usage(cache: ObjectCache, tmp_path: Path, compiled: list[str]) -> None:
     from support.commands import DIGITS
 

@@ -143,6 +143,7 @@ def test_two_of_one_library_do_not_share_variables(package: Package) -> None:
     np.testing.assert_allclose(one.run([X])[0], expected(X), rtol=1e-4)
 
 
+@pytest.mark.slow
 @needs_pocl
 def test_validate_goes_layer_by_layer(package: Package, intaglio: Intaglio) -> None:
     said = intaglio("validate", package.folder, "--device", "pthread", "--layers", "--json")

@@ -90,6 +90,7 @@ def test_rows_are_fed_one_by_one(arena: str, tmp_path: Path) -> None:
     same_on_board(package, pictures)
 
 
+@pytest.mark.slow
 def test_states_live_on_the_board_until_a_new_sequence(tmp_path: Path) -> None:
     proto = model([node("Add", "x h", "y")], [value("x", [1, 4]), value("h", [1, 4])], [value("y", [1, 4])], {})
     package = firmware(saved(proto, tmp_path), tmp_path / "p", states={"h": "y"})
@@ -103,12 +104,14 @@ def test_states_live_on_the_board_until_a_new_sequence(tmp_path: Path) -> None:
         np.testing.assert_array_equal(there.run({"x": x})["y"], x)
 
 
+@pytest.mark.slow
 def test_a_tensor_may_need_many_frames(tmp_path: Path) -> None:
     proto = model([node("Neg", "x", "y")], [value("x", [1, 1000])], [value("y", [1, 1000])], {})
     package = firmware(saved(proto, tmp_path), tmp_path / "p")
     same_on_board(package, np.random.default_rng(6).random((1, 1, 1000)).astype(np.float32))
 
 
+@pytest.mark.slow
 def test_the_digest_of_a_build_is_that_of_its_code_and_weights(digits: Package, tmp_path: Path) -> None:
     again = firmware(DIGITS, tmp_path / "again", name="net")
     other = firmware(DIGITS, tmp_path / "other", name="net", optimize="size", io="caller")

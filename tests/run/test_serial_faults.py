@@ -231,6 +231,7 @@ def told(package: Package, intaglio: Intaglio, *words: str | Path) -> str:
     return said.err
 
 
+@pytest.mark.slow
 def test_nobody_answers(package: Package, intaglio: Intaglio, soon: None) -> None:
     with nobody() as path:
         said = told(package, intaglio, "--serial", path, "--baud", "9600")

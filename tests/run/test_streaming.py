@@ -43,6 +43,7 @@ def streamed(output: Path, **words: str) -> Package:
     return compiler.compile(WAKE_WORD, output=output, stream=1, **words)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @needs_shared
 def test_all_recordings_joined_give_what_the_model_says_of_each_window(tmp_path: Path) -> None:
     frames = recorded()
