@@ -121,8 +121,10 @@ def loop_in_turns(call: OnnxCall, trips: int | Value | None) -> Answer:
     except Changed as changed:
         runs = condition is None and (not isinstance(trips, int) or least(trips) > 0) and not isinstance(trips, Value)
         call.walk.go_back(mark)
+        known_as = [call.walk.origins[n] for n in (moving[place] for place in changed.types) if n < len(call.walk.origins)]
+        limit = _limit(call, trips, [*names, *known_as])
         for place, kind in changed.types.items():
-            n, limit = moving[place], _limit(call, trips, [*names, *call.walk.origins[moving[place] :][:1]])
+            n = moving[place]
             if runs and n not in read:  # replaced in the first turn, and not looked at before
                 first[place] = call.constant(np.zeros(kind.shape, kind.dtype.numpy), kind.dtype)
             elif (found := kept(call, graph, n, first[place], kind, limit.most(), limit.hint)) is not None:
