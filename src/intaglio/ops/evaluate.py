@@ -124,7 +124,7 @@ class _Run:
             self._count(value, self.values[value])
 
     def _count(self, value: Value, array: Array) -> None:
-        """A size that is found; not one that there is no room for."""
+        """A size that data gives, if it is within its bounds."""
         name = self.counts.get(value)
         if name is None:
             return

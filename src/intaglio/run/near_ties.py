@@ -31,6 +31,3 @@ def with_moved_scores(model: Any, seed: float) -> bool:
             model.graph.node.insert(place + offset, other)
         model.graph.node[place + len(made)].input[1] = scores
     return bool(found)
-
-
-__all__ = ["with_moved_scores"]
