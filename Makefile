@@ -15,6 +15,9 @@ all: test
 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
+# PoCL refuses every kernel on a processor that is newer than its LLVM; Intel's driver runs there.
+OPENCL := $(BIN)/python scripts/opencl_driver.py || $(PIP) -e '.[opencl-intel]' || echo "no OpenCL driver for this processor" >&2
+
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: Intaglio needs Python 3.11 or newer; name one with \`make PYTHON=python3.12\`" >&2; exit 1; }
@@ -23,10 +26,12 @@ $(BIN)/python:
 # With what the tests compare with: PyTorch, Keras and LiteRT among them.
 $(STAMP): pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[dev]'
+	@$(OPENCL)
 	@touch $@ $(DEMO)
 
 $(DEMO): pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[emulator,opencl]'
+	@$(OPENCL)
 	@touch $@
 
 # The NPU of plugins/, as anybody would install it.

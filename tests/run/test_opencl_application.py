@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from support.building import needs_gcc
-from support.opencl_faults import Bench, World, make_world, needs_pocl
+from support.opencl_faults import Bench, World, make_world
+from support.pocl import needs_pocl
 
 pytestmark = needs_pocl
 

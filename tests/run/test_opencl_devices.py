@@ -17,10 +17,7 @@ from intaglio.run.opencl import answers, devices, loader
 from intaglio.run.opencl.answers import Answer, OpenCLDevice, Platform, ask
 from intaglio.run.opencl.devices import find_device, list_devices
 from intaglio.run.opencl.loader import Loader, find_loader, pip_drivers, pip_loader
-
-needs_pocl = pytest.mark.skipif(
-    not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install -e '.[opencl]'"
-)
+from support.pocl import needs_pocl
 
 
 @pytest.fixture(autouse=True)
@@ -184,6 +181,39 @@ def four(monkeypatch: pytest.MonkeyPatch) -> None:
     platforms = tuple(Platform(n, group[0].platform_name, "", "", "", group) for n, group in enumerate(groups))
     found = Loader("libOpenCL.so.1", {}, Answer(platforms))
     monkeypatch.setattr(devices, "find_loader", lambda: found)
+
+
+REFUSING = dataclasses.replace(CPU, compiler_problem="error: unknown target CPU 'generic'")
+INTEL = device("0.0", "cpu", "AMD EPYC", "Intel(R) OpenCL")
+
+
+def shows(*found: OpenCLDevice) -> Answer:
+    return Answer(tuple(Platform(n, one.platform_name, "", "", "", (one,)) for n, one in enumerate(found)))
+
+
+@pytest.mark.usefixtures("pip_alone")
+def test_pocl_is_left_out_where_its_compiler_does_not_know_the_processor(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    drivers = ("/lib/libpocl-1.so", "/lib/libintelocl.so")
+
+    def ask(library: str, environment: dict[str, str]) -> Answer:
+        if library == loader.SYSTEM:
+            return Answer(problem="it is not there")
+        named = "".join(path.read_text() for path in Path(environment["OCL_ICD_VENDORS"]).glob("*.icd"))
+        return shows(REFUSING, INTEL) if "pocl" in named else shows(INTEL)
+
+    monkeypatch.setenv("INTAGLIO_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(loader, "pip_loader", lambda: Path("/lib/libOpenCL-1.so"))
+    monkeypatch.setattr(loader, "pip_drivers", lambda: drivers)
+    monkeypatch.setattr(loader, "ask", ask)
+    assert list_devices() == (INTEL,)
+
+
+@pytest.mark.parametrize("which", [None, "cpu", "0.0"])
+def test_a_compiler_that_does_not_know_the_processor_is_said(which: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader, "ask", lambda library, environment: shows(REFUSING))
+    with pytest.raises(ToolError, match="does not know this processor: unknown target CPU 'generic'") as caught:
+        find_device(which)
+    assert caught.value.slug == "opencl-compiler" and "[opencl-intel]" in caught.value.hint
 
 
 @pytest.mark.usefixtures("four")

@@ -26,7 +26,8 @@ from support.building import needs_gcc
 from support.opencl_fault_cases import Case, check_file, damaged_files, files
 from support.opencl_fault_drivers import drivers
 from support.opencl_fault_places import around
-from support.opencl_faults import COUNTS, PROGRAMS, Bench, World, expected, make_world, needs_pocl
+from support.opencl_faults import COUNTS, PROGRAMS, Bench, World, expected, make_world
+from support.pocl import needs_pocl
 from support.strict import CLANG, GCC
 
 CASES = [*files(), *around(), *drivers()]

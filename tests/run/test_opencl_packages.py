@@ -22,15 +22,12 @@ from intaglio.run.opencl import loader
 from intaglio.run.opencl.cache_file import Program
 from intaglio.run.opencl.cache_store import read_cache
 from intaglio.run.opencl.library import DeviceOptions, OpenclLibrary, failure, writable_cache
-from intaglio.run.opencl.loader import pip_drivers
 from intaglio.run.package import Package
 from intaglio.targets.caches import cache_root
 from support.commands import DIGITS, Intaglio
 from support.onnx_models import model, node, saved, value
+from support.pocl import needs_pocl
 
-needs_pocl = pytest.mark.skipif(
-    not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install -e '.[opencl]'"
-)
 RANDOM = np.random.default_rng(0)
 W = RANDOM.standard_normal((8, 4, 3, 3)).astype(np.float32) / 6
 D = RANDOM.standard_normal((8, 10)).astype(np.float32)

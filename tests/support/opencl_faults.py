@@ -30,14 +30,11 @@ from intaglio.run.opencl import loader
 from intaglio.run.opencl.cache_contents import entries
 from intaglio.run.opencl.cache_file import MARK, PROGRAM, CacheFile, Program, Record, dump, program_record
 from intaglio.run.opencl.cache_store import read_cache
-from intaglio.run.opencl.loader import find_loader, pip_drivers, pip_loader
+from intaglio.run.opencl.loader import find_loader, pip_loader
 from intaglio.run.toolchains import find_toolchain
 from support.onnx_models import model, node, saved, value
 from support.program_caches import checked, program, tuning, unknown
 
-needs_pocl = pytest.mark.skipif(
-    not any("pocl" in driver for driver in pip_drivers()), reason="PoCL is not installed: pip install -e '.[opencl]'"
-)
 FAULTY = Path(__file__).with_name("opencl_faulty_driver.c")
 RANDOM = np.random.default_rng(7)
 W = RANDOM.standard_normal((4, 3, 3, 3)).astype(np.float32) / 4

@@ -44,6 +44,7 @@ class OpenCLDevice:
     single_fp_config: int
     half_fp_config: int
     extensions: tuple[str, ...]
+    compiler_problem: str = ""  # why its compiler refuses every kernel; asked of PoCL alone
 
     @property
     def has_half(self) -> bool:
@@ -76,6 +77,11 @@ class Answer:
     @property
     def devices(self) -> tuple[OpenCLDevice, ...]:
         return tuple(device for platform in self.platforms for device in platform.devices)
+
+    @property
+    def whole(self) -> bool:
+        """Do all devices that it shows take kernels?"""
+        return bool(self.platforms) and not any(device.compiler_problem for device in self.devices)
 
 
 def ask(library: str, environment: Mapping[str, str]) -> Answer:
@@ -148,6 +154,7 @@ def _device(place: str, platform: object, told: object) -> OpenCLDevice:
         single_fp_config=_number(told, "single_fp_config"),
         half_fp_config=_number(told, "half_fp_config"),
         extensions=tuple(_text(told, "extensions").split()),
+        compiler_problem=_text(told, "compiler_error"),
     )
 
 

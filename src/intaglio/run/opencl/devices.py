@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from intaglio.errors import ToolError, UserError, quoted
+from intaglio.errors import ToolError, UserError, install_hint, quoted
 from intaglio.run.opencl.answers import OpenCLDevice, Platform
 from intaglio.run.opencl.loader import HINT, find_loader
 
@@ -34,11 +34,16 @@ def find_device(which: str | None = None) -> OpenCLDevice:
         raise ToolError("no-opencl-device", text, hint=HINT)
     wanted = which or os.environ.get(VARIABLE) or ""
     found = [device for device in devices if _is(device, wanted)] if wanted else _by_kind(devices)
+    found.sort(key=lambda device: bool(device.compiler_problem))  # one whose compiler refuses everything comes last
     if not found:
         listed = ", ".join(f"`{d.place}` {d.name} ({d.kind}, {d.platform_name})" for d in devices)
         hint = "use `gpu`, `cpu`, `accelerator`, numbers such as `0.0`, or a part of a name"
         source = "" if which else f" (from ${VARIABLE})"
         raise UserError("no-opencl-device", f"unknown OpenCL device {quoted(wanted)}{source}; available: {listed}", hint=hint)
+    if found[0].compiler_problem:
+        name, said = found[0].platform_name, found[0].compiler_problem.removeprefix("error: ")
+        hint = f"{install_hint('opencl-intel')} installs Intel's driver, which runs on CPUs of all makers; or use another device"
+        raise ToolError("opencl-compiler", f"the compiler of {quoted(name)} does not know this processor: {said}", hint=hint)
     return found[0]
 
 

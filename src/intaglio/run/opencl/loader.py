@@ -2,7 +2,8 @@
 
     $INTAGLIO_OPENCL_LIBRARY    taken as it is
     libOpenCL.so.1              as it is, where it shows a platform
-    pyopencl's                  with PoCL (pyopencl[pocl]) and Intel's CPU driver (intel-opencl-rt), where they are installed
+    pyopencl's                  with PoCL (pyopencl[pocl]) and Intel's CPU driver (intel-opencl-rt), where they are installed;
+                                without PoCL where its compiler does not know this processor
 
 pyopencl itself is not imported: its loader, an ocl-icd with a change, reads `PYOPENCL_HOME` (and crashes without it) and, as every
 ocl-icd, `OCL_ICD_VENDORS`: a folder of .icd files, each with the path of a driver. We write that folder: the .icd files of the
@@ -65,11 +66,16 @@ def find_loader() -> Loader:
 def _find(_: tuple[str | None, ...]) -> Loader:
     asked = os.environ.get(VARIABLE)
     seen: list[tuple[str, Answer]] = []
+    first: Loader | None = None  # that shows a device, though one whose compiler refuses every kernel
     for library, environment in _candidates(asked):
         answer = ask(library, environment)
-        if answer.platforms:
+        if answer.whole:
             return Loader(library, {**environment, **_linker(answer, environment)}, answer)
+        if answer.platforms and first is None:
+            first = Loader(library, {**environment, **_linker(answer, environment)}, answer)
         seen.append((library, answer))
+    if first is not None:
+        return first
     for library, answer in seen:
         if answer.crash:
             hint = "a driver in /etc/OpenCL/vendors may be broken; `OCL_ICD_VENDORS=FOLDER` selects another folder of .icd files"
@@ -98,6 +104,8 @@ def _candidates(asked: str | None) -> Iterator[tuple[str, dict[str, str]]]:
         yield str(bundled), {VARIABLE: str(bundled), **_pip_environment((*drivers, *more), str(bundled))}
     if bundled:
         yield str(bundled), {VARIABLE: str(bundled), **_pip_environment(drivers, str(bundled))}
+        if others := tuple(driver for driver in drivers if not is_pocl(driver)):
+            yield str(bundled), {VARIABLE: str(bundled), **_pip_environment(others, str(bundled))}
     if drivers:
         yield SYSTEM, _pip_environment(drivers, SYSTEM)
 
@@ -120,6 +128,10 @@ def _icd_name(driver: str) -> str:
 def pip_loader() -> Path | None:
     """The loader that is in pyopencl's wheel for Linux."""
     return next(iter(_bundled("libOpenCL-*.so*")), None)
+
+
+def is_pocl(driver: str) -> bool:
+    return Path(driver).name.startswith("libpocl")
 
 
 @cache

@@ -31,6 +31,8 @@ DEVICE_NUMBERS = {
     "unified_memory": 0x1035,
 }  # fmt: skip
 WORK_ITEM_SIZES = 0x1005
+BUILD_LOG = 0x1183
+POCL = "Portable Computing Language"
 
 
 class Refused(Exception):
@@ -59,7 +61,8 @@ def query(library: str) -> dict[str, object]:
                 ),
                 CL_DEVICE_NOT_FOUND,
             )
-            about["devices"] = [describe(device_info, device) for device in devices]
+            asked = cl if about["name"] == POCL else None
+            about["devices"] = [describe(device_info, device) | compiler_of(asked, device) for device in devices]
         except Refused as error:
             about["error"] = f"clGetDeviceIDs: {error}"
         told.append(about)
@@ -73,6 +76,30 @@ def describe(device_info, device: int) -> dict[str, object]:  # type: ignore[no-
     word = struct.calcsize("N")
     about["work_item_sizes"] = list(struct.unpack(f"{len(sizes) // word}N", sizes[: len(sizes) // word * word]))
     return about
+
+
+def compiler_of(cl, device: int) -> dict[str, object]:  # type: ignore[no-untyped-def]
+    return {"compiler_error": compiler_error(cl, device)} if cl is not None else {}
+
+
+def compiler_error(cl, device: int) -> str:  # type: ignore[no-untyped-def]
+    """What its compiler says about a kernel that does nothing; empty where it takes it. PoCL hands LLVM the name of the processor,
+    and refuses every kernel on one that is newer than its LLVM: `error: unknown target CPU 'generic'`."""
+    void, code = ctypes.c_void_p, ctypes.c_int(0)
+    cl.clCreateContext.restype = cl.clCreateProgramWithSource.restype = void
+    ids = (void * 1)(device)
+    context = cl.clCreateContext(None, 1, ids, None, None, ctypes.byref(code))
+    if not context:
+        return f"clCreateContext: error {code.value}"
+    source = ctypes.c_char_p(b"kernel void nothing(global float *x) { x[0] = 0.0f; }")
+    program = cl.clCreateProgramWithSource(void(context), 1, ctypes.byref(source), None, ctypes.byref(code))
+    if not program:
+        return f"clCreateProgramWithSource: error {code.value}"
+    status = cl.clBuildProgram(void(program), 1, ids, None, None, None)
+    if status == CL_SUCCESS:
+        return ""
+    told = text(lambda of, *rest: cl.clGetProgramBuildInfo(void(program), of, *rest), device, BUILD_LOG)
+    return next((line.strip() for line in told.splitlines() if "error" in line), f"clBuildProgram: error {status}")
 
 
 def handles(get, none: int) -> list[int]:  # type: ignore[no-untyped-def]
