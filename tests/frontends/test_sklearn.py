@@ -199,3 +199,19 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
     with pytest.raises(IntaglioError, match=r"model.pkl` is a pickle") as caught:
         intaglio.compile(path, output=tmp_path / "p")
     assert "give the fitted object itself" in caught.value.hint
+
+
+@needs_skl2onnx
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_an_example_of_whole_numbers_gives_an_input_of_them(dtype: str, tmp_path: Path) -> None:
+    """And trees behind a scaler compare them as they are."""
+    x, y = data(3)
+    low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+    whole = np.clip(np.round(x * high / 4 + (low == 0) * high / 2), low, high).astype(dtype)
+    forest = ensemble.RandomForestClassifier(8, max_depth=5, random_state=0)
+    model = make_pipeline(preprocessing.StandardScaler(), forest).fit(whole, y)
+    package = intaglio.compile(model, example_inputs=(whole[:200],), output=tmp_path / "out", name="whole")
+    assert package.manifest.inputs[0].dtype == {"int8": "i8", "uint8": "u8", "int16": "i16", "uint16": "u16"}[dtype]
+    assert [layer.op for layer in package.manifest.layers] == ["tree_ensemble", "arg_reduce"]
+    np.testing.assert_array_equal(package.run({"x": whole[:200]})["label"], model.predict(whole[:200]))
+    assert package.validate().ok

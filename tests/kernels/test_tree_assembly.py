@@ -11,10 +11,10 @@ import pytest
 from intaglio.frontends.onnx.trees import Forest, Split
 from intaglio.ir.types import DType
 from intaglio.kernels.job import Job
-from intaglio.kernels.tree_assembly import overlapping
+from intaglio.kernels.tree_assembly import is_immediate, overlapping
 from intaglio.kernels.tree_functions import assembly_applies
-from intaglio.kernels.trees import Tables, tables_of
-from intaglio.ops.trees import THRESHOLDS, TreeEnsemble
+from intaglio.kernels.tree_tables import Tables, tables_of
+from intaglio.ops.trees import THRESHOLDS, WHOLE, TreeEnsemble
 from intaglio.targets.target import find_target
 from support.kernel_emulated import emulated_cases
 from support.kernel_running import Case, case, interpreted
@@ -64,6 +64,17 @@ def deep_case(depth: int, *forks: int) -> Case:
     return case(TreeEnsemble(1, "sum"), x, *forest.tables([0.5]), constant=range(1, 10), bound=1e-12)
 
 
+def wide_thresholds() -> Case:
+    """Those that a comparison has room for, and those that it has not."""
+    given = forest_case(20, 3, depth=7, dtype=DType.I16)
+    x, thresholds = given.operands[0], given.operands[THRESHOLDS]
+    assert x is not None and thresholds is not None
+    kinds = [0, 1, -1, 255, 256, -256, 257, 1020, 0x5500, 4080, 4081, 32767, -32768, -32767, 0x1234]
+    thresholds[:] = np.resize(np.array(kinds, np.int16), len(thresholds))
+    x[:] = np.random.default_rng(2).choice(np.array([*kinds, 2, 258, -2, -257, 32766], np.int16), x.shape)
+    return given
+
+
 CASES = {
     **{n: c for n, c in TREES.items() if c.op.NAME == "tree_ensemble" and assembly_applies(Job(c.node(), CORE)) is None},
     **{f"{targets} targets": forest_case(5, targets, depth=5) for targets in range(1, 9)},
@@ -72,6 +83,8 @@ CASES = {
     "missing values of many features": with_any_nan(forest_case(12, 3, depth=7, count=30, tracks=True)),
     "missing values of either sign": with_any_nan(forest_case(9, 2, tracks=True)),
     "thresholds of every kind": with_any_nan(with_thresholds(forest_case(9, 2, tracks=True), np.nan, np.inf, -np.inf, -0.0, 1e-45)),
+    **{f"features of {dtype.value}": forest_case(20, 3, depth=7, count=40, dtype=dtype) for dtype in WHOLE},
+    "thresholds of every width": wide_thresholds(),
     "as deep as can be": deep_case(60, 60, 57, 30, 20),
     "constants beyond reach": forest_case(2, 1, depth=13, count=12),
 }
@@ -111,6 +124,12 @@ def test_leaves_share_numbers_and_keep_their_weights() -> None:
             rows = weights.reshape(-1, width)
             np.testing.assert_array_equal([held[n : n + width] for n in numbers], rows)
     assert held.size < few.size
+
+
+def test_numbers_that_a_comparison_has_room_for() -> None:
+    """As the assembler takes them: #256 is a byte that is shifted, #257 is not."""
+    room = [0, 255, 256, 1020, 4080, 0x5500, 0xFF00FF, 0xAB00AB00, 0xCDCDCDCD, 0xFF000000]
+    assert [n for n in (*room, 257, 4081, 0x1FF, 0x1234, 0xFF0100) if is_immediate(n)] == room
 
 
 def test_it_is_for_thumb_2_with_an_fpu() -> None:

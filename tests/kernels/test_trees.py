@@ -13,9 +13,10 @@ from intaglio.ir.types import DType
 from intaglio.kernels.choice import usual_way
 from intaglio.kernels.job import Job, Packed
 from intaglio.kernels.tree_functions import functions_apply
+from intaglio.kernels.tree_tables import places_of
 from intaglio.kernels.trees import abreast_applies, coded_applies
 from intaglio.ops.fixed_point import order
-from intaglio.ops.trees import CHILDREN
+from intaglio.ops.trees import BASE, CHILDREN, ROOTS, WEIGHTS, TreeEnsemble
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import Target, find_target, optimized
 from support.kernel_running import TARGETS, Case, call_compiled, compile_c, interpreted, prepare, write_c
@@ -44,12 +45,41 @@ def assert_compiled(cases: dict[str, Case], target: Target, tmp_path: Path) -> N
 @pytest.mark.parametrize("using", ["trees_walked", "trees_coded"])
 @pytest.mark.parametrize("name", [n for n, case in TREES.items() if case.op.NAME == "tree_ensemble"])
 def test_small_cores_compare_whole_numbers_and_give_the_same_bits(name: str, using: str) -> None:
-    code, results = interpreted(replace(TREES[name], using=using), find_target("cortex-m0+"))
+    code, results = interpreted(replace(TREES[name], using=using), CORE)
     assert code == 0
     np.testing.assert_array_equal(results[0], TREES[name].expected()[0])
 
 
-CORE = find_target("cortex-m0+")
+@pytest.mark.parametrize("using", ["trees_walked", "trees_coded", "trees_functions"])
+@pytest.mark.parametrize(
+    "name", ["trees", "trees of several targets", "trees with one target each", "trees, average", "trees of bytes"]
+)
+def test_sums_of_whole_numbers_are_nearer_to_the_real_ones_than_is_promised(name: str, using: str) -> None:
+    forest, core = replace(TREES[name], using=using), find_target("cortex-m0+")
+    job = Job(forest.node(), core)
+    places = places_of(job)
+    if using == "trees_functions" and functions_apply(job):
+        pytest.skip(str(functions_apply(job)))
+    assert places is not None and places_of(Job(forest.node(), CORE)) is None
+    trees, weights, base = (np.asarray(forest.operands[n]) for n in (ROOTS, WEIGHTS, BASE))
+    doubles = [o if n not in (WEIGHTS, BASE) else np.asarray(o, np.float64) for n, o in enumerate(forest.operands)]
+    real = TreeEnsemble.reference(forest.op, *doubles)[0]  # type: ignore[arg-type]
+    code, (found,) = interpreted(forest, core)
+    largest = 2.0 ** (30 - places)
+    assert np.abs(weights).max() * len(trees) >= np.abs(real - base).max() and code == 0
+    error = np.abs(found - real) - np.abs(real) * 2.0**-22  # the last roundings are those of floats
+    assert error.max() <= (len(trees) + 1) * largest / 2**30
+
+
+def test_whole_sums_are_for_cores_without_a_unit_for_floats() -> None:
+    job = {name: Job(forest_case(9, 2).node(), find_target(name)) for name in ("cortex-m0+", "cortex-m3", "cortex-m4f", "host")}
+    assert {name: places_of(one) is not None for name, one in job.items()} == {
+        "cortex-m0+": True, "cortex-m3": True, "cortex-m4f": False, "host": False,
+    }  # fmt: skip
+    assert places_of(Job(forest_case(3, aggregate="max").node(), find_target("cortex-m0+"))) is None
+
+
+CORE = replace(find_target("cortex-m0+"), exact=True)  # sums are those of floats
 AS_FUNCTIONS = {
     name: replace(case, using="trees_functions")
     for name, case in TREES.items()

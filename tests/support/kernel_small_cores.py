@@ -44,6 +44,8 @@ def with_large_weights(base: Case, *places: int) -> Case:
 _PLAIN = conv((1, 5, 6, 8), 12, (3, 3), pads=_SAME)
 SMALL_CORES: dict[str, Case] = {
     "trees as code": forest_case(5, 2),
+    "trees of bytes as code": forest_case(5, 2, dtype=DType.U8),
+    "trees of 16 bits, a function for each": replace(forest_case(6, 3, dtype=DType.I16), using="trees_functions"),
     "windows that slide down": conv((1, 9, 4, 6), 6, (3, 3), pads=_SAME, group=6),
     "windows that slide without a border": conv((1, 6, 7, 3), 3, (3, 3), group=3),
     "windows that slide by two": conv((1, 8, 10, 5), 5, (3, 3), (2, 2), (0, 0, 1, 1), group=5),

@@ -54,9 +54,10 @@ def forest_case(
     trees: int, targets: int = 1, leaves: str = "all", aggregate: str = "sum", depth: int = 4, rows: int = 9,
     tracks: bool = False, dtype: DType = DType.F32, seed: int = 1, count: int = FEATURES,
 ) -> Case:  # fmt: skip
-    """`leaves`: `all` have all targets, those of a tree have `one`, or each has `any`."""
+    """`leaves`: `all` have all targets, those of a tree have `one`, or each has `any`. Whole features are a hundred times
+    as large. The bound is for cores that add whole numbers; elsewhere results are the same bits (`test_trees.py`)."""
     rng = np.random.default_rng(seed)
-    forest = Forest(dtype)
+    forest = Forest(dtype if dtype.is_float else DType.F32)
     for t in range(trees):
         nodes = splits(rng, depth, MODES if tracks else MODES[:1], tracks, count)
         chosen = {"all": list(range(targets)), "one": [t % targets]}
@@ -65,8 +66,11 @@ def forest_case(
             ids = chosen.get(leaves) or sorted(set(rng.integers(0, targets, 2).tolist()))
             kept[n] = tuple((i, float(rng.standard_normal())) for i in ids)
         forest.tree(0, lambda key, nodes=nodes, kept=kept: nodes[key] or kept[key])  # type: ignore[misc]
-    x = features(rng, rows, count=count).astype(dtype.numpy)
-    return case(TreeEnsemble(targets, aggregate), x, *forest.tables([0.5] * targets), constant=range(1, 10), bound=1e-12)
+    x, tables = features(rng, rows, count=count), forest.tables([0.5] * targets)
+    if not dtype.is_float:
+        x = np.nan_to_num(x * 100, posinf=1e4, neginf=-1e4)
+        tables[1] = np.floor(tables[1] * 100).astype(dtype.numpy)
+    return case(TreeEnsemble(targets, aggregate), x.astype(dtype.numpy), *tables, constant=range(1, 10), bound=1e-6)
 
 
 def attributes(
@@ -116,6 +120,8 @@ TREES: dict[str, Case] = {
     "trees, largest of those there": forest_case(5, 4, "any", "max"),
     "trees with missing values": forest_case(9, 2, tracks=True),
     "trees in f64": forest_case(9, 2, tracks=True, dtype=DType.F64),
+    "trees of bytes": forest_case(9, 2, dtype=DType.I8),
+    "trees of 16 bits": forest_case(9, 3, "one", dtype=DType.I16),
     "one tree": forest_case(1, 2),
     "trees without nodes": forest_case(3, 2, depth=0),
     "trees, one row": forest_case(17, rows=2),

@@ -1,7 +1,8 @@
 """Objects of scikit-learn, XGBoost, LightGBM and CatBoost: converted to ONNX by skl2onnx, onnxmltools or CatBoost itself.
 
 Files of these libraries are pickles, which run code when they are read: they are never opened. Features are f32, as on the devices
-that models are compiled for; skl2onnx rounds thresholds of trees so that `x <= threshold` is the same for every f32.
+that models are compiled for; skl2onnx rounds thresholds of trees so that `x <= threshold` is the same for every f32. Where the
+example has whole numbers of at most 16 bits, the input has them too, and is cast.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ _OPSETS = {"": 18, "ai.onnx.ml": 3}
 _EXTRA = {"sklearn": ("skl2onnx", "sklearn"), "xgboost": ("onnxmltools", "xgboost"), "lightgbm": ("onnxmltools", "lightgbm")}
 _STRING = 8  # TensorProto.STRING
 _INT64 = 7
+_FLOAT = 1
+_WHOLE = {"uint8": 2, "int8": 3, "uint16": 4, "int16": 5}  # TensorProto's numbers
 
 
 def save_object(
@@ -27,8 +30,22 @@ def save_object(
     rows, columns = _shape(model, example_inputs)
     made = _of_catboost(model, path) if framework == "catboost" else _converted(model, framework, columns)
     made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
+    if example_inputs and (kind := _WHOLE.get(str(getattr(example_inputs[0], "dtype", "")))):
+        _cast_input(made, kind)
     _without_strings(made, note)
     path.write_bytes(made.SerializeToString())
+
+
+def _cast_input(model: Any, kind: int) -> None:
+    """The input has this type, and everybody reads it as floats."""
+    from onnx import helper
+
+    given = model.graph.input[0]
+    floats = f"{given.name}_as_floats"
+    for node in model.graph.node:
+        node.input[:] = [floats if name == given.name else name for name in node.input]
+    given.type.tensor_type.elem_type = kind
+    model.graph.node.insert(0, helper.make_node("Cast", [given.name], [floats], to=_FLOAT))
 
 
 def _of_catboost(model: Any, path: Path) -> Any:

@@ -42,6 +42,7 @@ from intaglio.kernels import (
     strings,
     suppress,
     tree_functions,
+    tree_tables,
     trees,
     window_general,
 )
@@ -182,7 +183,7 @@ SEVERAL: dict[str, tuple[Choice, ...]] = {
         Choice("trees_coded", trees.coded_applies, trees.trees_coded),
         Choice("trees_functions", tree_functions.functions_apply, tree_functions.trees_functions),
         Choice("trees_abreast", trees.abreast_applies, trees.trees_abreast),
-        Choice("trees_walked", unless(trees.tables_of), trees.trees_walked),
+        Choice("trees_walked", unless(tree_tables.tables_of), trees.trees_walked),
     ),
     "attention": (
         Choice(

@@ -55,6 +55,7 @@ _MEANING: Mapping[str, Callable[..., Array]] = {
     "inv_sqrt": lambda x: inv_sqrt(x)[0],
     "log_of_sum": log_of_sum,
     "order": order,
+    "divide_power": lambda x, places: np.ldexp(np.float32(x), -int(places)),
 }
 _DEFINITION = re.compile(r"(?:/\*(?:(?!\*/).)*\*/\n)?IG_INLINE \w+ ig_(\w+)_[a-z]\d+\(.*?\n\}", re.DOTALL)
 _CALL = re.compile(r"\big_(\w+?)_[a-z]\d+\(")

@@ -20,7 +20,7 @@ from intaglio.kernels.elementwise import offset_of
 from intaglio.kernels.expressions import computed_in
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import BOOL, Buffer, Expr, Load, Num, Op, Type, Var, both, cast, either, idx
+from intaglio.kernels.loop import BOOL, Buffer, Expr, Load, Num, Op, Type, Var, both, cast, either, idx, select
 from intaglio.kernels.part import Part
 from intaglio.ops.base import normal_axes
 from intaglio.ops.reduce import ArgReduce, Cumsum, Reduce
@@ -343,15 +343,25 @@ def arg_reduce(job: Job) -> Lowered:
     x, y = job.operand(0, "x"), job.writes()
     outer, size, inner = split_axis(job.type(0).shape, op.axis)
     e = Lanes.scalar(computed_in(job.type(0).dtype))
+    # Without a unit for floats, whole numbers of the same order are compared: NaN is the largest.
+    ordered = job.target.bare and job.target.fpu == "none" and job.type(0).dtype is DType.F32 and op.kind == "max"
+
+    def number(at: Expr) -> Expr:
+        value = e.load(x, at)
+        if not ordered:
+            return value
+        place = k.let("order", Op("fn_order", (value,), Type("i32")))
+        return select(place.compare("eq", -1), Num(0, Type("i32")), place)  # -0 is 0
+
     with k.loops(["o", "i"], [outer, inner]) as (o, i):
         base = k.let("from", o * (size * inner) + i)
-        best = k.var("best", e.load(x, base))
+        best = k.var("best", number(base))
         where = k.var("where", idx(0))
         with k.loop("j", 1, size) as j:
-            value = k.let("v", e.load(x, base + j * inner))
+            value = k.let("v", number(base + j * inner))
             word = ("ge" if op.select_last else "gt") if op.kind == "max" else ("le" if op.select_last else "lt")
             better = value.compare(word, best)
-            if e.is_float:  # NaN is the best of all, as in numpy
+            if e.is_float and not ordered:  # NaN is the best of all, as in numpy
                 fresh = value.compare("ne", value)
                 better = either(better, fresh) if op.select_last else both(either(better, fresh), best.compare("eq", best))
             with k.when(better):

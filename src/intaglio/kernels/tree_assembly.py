@@ -12,7 +12,8 @@ of 100 trees of depth 10 with 30 features (35,284 nodes) on a Cortex-M4F, 0.71 o
 their bytes.
 
 Keys of features are unsigned here: a float as a whole number of the same order (`order` of `ops/fixed_point.py`), plus `BIAS`, so
-that -infinity is 0. NaN of either sign is above infinity, without a comparison.
+that -infinity is 0. NaN of either sign is above infinity, without a comparison. Features that are whole numbers stay as they are;
+those that are not in a register are loaded from the row itself, and many thresholds are part of the comparison.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from intaglio.ir.graph import Array
-from intaglio.kernels.trees import Tables, subtree_sizes
+from intaglio.ir.types import DType
+from intaglio.kernels.tree_tables import Tables, subtree_sizes
 
 BIAS = 0x7F800001
 NEVER = -(2**31)  # the threshold that nothing is below
@@ -36,6 +38,10 @@ REACH, NEAR = 1000, 230  # bytes: a constant behind its load, a label at both si
 LARGEST_STEP, LEAF_BYTES = 14, 6
 MOST_CHARACTERS = 4000  # of a string in C99: 4095
 PARAMETERS = ("const float *x", "int32_t *k", "const float *weights", "float *y")  # r0 to r3
+C_TYPES = {
+    DType.F32: "float", DType.I32: "int32_t", DType.I8: "int8_t", DType.U8: "uint8_t", DType.I16: "int16_t", DType.U16: "uint16_t",
+}  # fmt: skip
+LOADS = {DType.I8: ("ldrsb", 1), DType.U8: ("ldrb", 1), DType.I16: ("ldrsh", 2), DType.U16: ("ldrh", 2)}
 _REFERENCE = re.compile(r"@(\d+)@")
 
 
@@ -98,6 +104,44 @@ def slots_of(tables: Tables) -> tuple[int, ...]:
     return tuple(feature for feature, _ in sorted(weight.items(), key=lambda item: (-item[1], item[0])))
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Where features are: `slots` in the order of how often they are asked, of `count`, of a type. Floats have become keys."""
+
+    slots: tuple[int, ...]
+    count: int
+    dtype: DType
+
+    @property
+    def bias(self) -> int:
+        return BIAS if self.dtype.is_float else 0
+
+    @property
+    def branches(self) -> tuple[str, str]:
+        """Where a feature is above its threshold, and where it is not."""
+        return ("bhi", "bls") if self.dtype.is_float else ("bgt", "ble")
+
+    def load(self, register: str, slot: int) -> str:
+        """One that is in no register of its own."""
+        if self.dtype.is_float:
+            return f"ldr {register}, [r3, #{4 * (slot - REGISTERS)}]"
+        instruction, size = LOADS[self.dtype]
+        return f"{instruction} {register}, [r3, #{size * self.slots[slot]}]"
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """In C: in r0 and up."""
+        return PARAMETERS if self.dtype.is_float else (f"const {C_TYPES[self.dtype]} *x", *PARAMETERS[2:])
+
+
+def is_immediate(number: int) -> bool:
+    """Does a comparison of Thumb-2 have room for it? 8 bits, shifted, or once or twice in each half of a word."""
+    low, high = number & 0xFF, number & 0xFF00
+    if number in (low | low << 16, high | high << 16, low * 0x01010101):
+        return True
+    return number < 1 << 32 and number.bit_length() - (number & -number).bit_length() < 8
+
+
 @dataclass(slots=True)
 class _Waiting:
     """Branches to a leaf that is not written yet."""
@@ -111,6 +155,7 @@ class _Waiting:
 class _Writer:
     """One tree. `at` is an upper bound of the bytes so far, `likely` has short branches; a line may name labels as `@3@`."""
 
+    row: Row
     features: list[int]  # slots
     limits: list[int]
     children: list[list[int]]
@@ -164,29 +209,35 @@ class _Writer:
         below = [self._resolved(child) for child in self.children[place]]
         right = self._follows(*below)
         next_one, other = below[right], below[1 - right]
-        steps, threshold = [], "r1"
+        steps, threshold, size, pairs = [], "r1", 4, False
         if paired:
             threshold = "r2"
-        elif next_one >= 0:
+        elif self._immediate(place):
+            threshold, size = f"#{self.limits[place]}", 6
+        elif pairs := next_one >= 0 and not self._immediate(next_one):
             steps.append(f"ldrd r1, r2, @{self._constant(self._key(place), self._key(next_one))}@")
         else:
             steps.append(f"ldr.n r1, @{self._constant(self._key(place))}@")
         slot = self.features[place]
         loads = slot >= REGISTERS and slot != held
         if loads:
-            steps.append(f"ldr r0, [r3, #{4 * (slot - REGISTERS)}]")
+            steps.append(self.row.load("r0", slot))
             held = slot
         to = self._label() if other >= 0 else self._branch(-1 - other)
-        steps += [f"cmp {f'r{4 + slot}' if slot < REGISTERS else 'r0'}, {threshold}", f"{'bls' if right else 'bhi'} @{to}@"]
-        size = 4 + (0 if paired else 4 if next_one >= 0 else 2) + (2 if loads else 0)
+        steps += [f"cmp {f'r{4 + slot}' if slot < REGISTERS else 'r0'}, {threshold}", f"{self.row.branches[right]} @{to}@"]
+        size += (4 if pairs else 2 if threshold == "r1" else 0) + (2 if loads else 0)
         self._put(size, "; ".join(steps), *labels, most=LARGEST_STEP)
-        self._node(next_one, paired=not paired, held=held)
+        self._node(next_one, paired=pairs, held=held)
         if other >= 0:
             self._between(self._way(other))
             self._node(other, to, held=held)
 
     def _key(self, place: int) -> int:
-        return (self.limits[place] + BIAS) & 0xFFFFFFFF
+        return (self.limits[place] + self.row.bias) & 0xFFFFFFFF
+
+    def _immediate(self, place: int) -> bool:
+        """Is the threshold part of the comparison?"""
+        return not self.row.bias and is_immediate(abs(self.limits[place]))
 
     def _follows(self, low: int, high: int) -> int:
         """Which child is written behind its parent: the larger one; of two leaves, one that is not near."""
@@ -260,22 +311,22 @@ class _Writer:
         return self.held[words]
 
 
-def forest_text(
-    name: str, tables: Tables, limits: Array, slots: tuple[int, ...], numbers: list[int], count: int, targets: int
-) -> str:  # fmt: skip
+def forest_text(name: str, tables: Tables, limits: Array, row: Row, numbers: list[int], targets: int) -> str:
     """The forest in C: functions of nothing but assembly. `limits` are the thresholds as whole numbers, `numbers` the places of the
-    weights of leaves, `count` the features."""
-    place = {feature: n for n, feature in enumerate(slots)}
+    weights of leaves."""
+    place = {feature: n for n, feature in enumerate(row.slots)}
     features = [place[feature] for feature in tables.features.tolist()]
     whole, pairs, sizes = limits.tolist(), tables.children.tolist(), subtree_sizes(tables)
     parts = [
-        _function(f"{name}_{t}(void)", _statements(_Writer(features, whole, pairs, sizes, numbers).text(root)))
+        _function(f"{name}_{t}(void)", _statements(_Writer(row, features, whole, pairs, sizes, numbers).text(root)))
         for t, root in enumerate(tables.roots.tolist())
     ]
-    parameters = ", ".join(f"{parameter} __attribute__((unused))" for parameter in PARAMETERS)
+    parameters = ", ".join(f"{parameter} __attribute__((unused))" for parameter in row.parameters)
+    start, saved = (_keys(row), "r3-r11") if row.dtype.is_float else (_first_features(row), "r2, r4-r11")
     entry = _function(f"{name}({parameters})", [
-        *_statements(_start(slots, count, targets)), *(_added(f"{name}_{t}", targets) for t in range(len(parts))),
-        *_statements(_end(targets)),
+        *_statements([f"push {{{saved}, lr}}", *start, "movs r0, #0", *(f"vmov s{n}, r0" for n in range(targets))]),
+        *(_added(f"{name}_{t}", targets) for t in range(len(parts))),
+        *_statements([f"ldr r3, [sp]; vstmia r3, {_floats(0, targets)}", f"pop {{{saved}, pc}}"]),
     ])  # fmt: skip
     return "\n\n".join([*parts, entry])
 
@@ -284,22 +335,25 @@ def _function(head: str, body: Iterable[str]) -> str:
     return "\n".join([f"static __attribute__((naked, noinline, unused)) void {head}", "{", *body, "}"])
 
 
-def _start(slots: tuple[int, ...], count: int, targets: int) -> Iterator[str]:
+def _keys(row: Row) -> Iterator[str]:
     """Keys of the features, four at a time: the most frequent ones stay in r4 to r11, others are stored behind r3."""
-    yield "push {r3-r11, lr}"
     yield f"mov r12, r2; mov r3, r1; movw r2, #{BIAS & 0xFFFF}; movt r2, #{BIAS >> 16}"
-    stored = range(REGISTERS, len(slots))
+    stored = range(REGISTERS, len(row.slots))
     groups = [stored[n : n + 4] for n in range(0, len(stored), 4)]
-    for group in [*groups, range(min(REGISTERS, len(slots)))]:
-        held = [(f"r{4 + n}", *divmod(slots[slot], count)) for n, slot in enumerate(group)]
+    for group in [*groups, range(min(REGISTERS, len(row.slots)))]:
+        held = [(f"r{4 + n}", *divmod(row.slots[slot], row.count)) for n, slot in enumerate(group)]
         yield from (f"ldr {key}, [r0, #{4 * feature}]" for key, _, feature in held)
         for key, negated, _ in held:
             opposite = f"mvn {key}, {key}; " if negated else ""
             yield f"asrs r1, {key}, #31; eor {key}, {key}, r1, lsr #1; {opposite}add {key}, {key}, r2"
         if group.start >= REGISTERS:
             yield from (f"str {key}, [r3, #{4 * (slot - REGISTERS)}]" for (key, _, _), slot in zip(held, group, strict=True))
-    yield "movs r0, #0"
-    yield from (f"vmov s{n}, r0" for n in range(targets))
+
+
+def _first_features(row: Row) -> Iterator[str]:
+    """Of a row of whole numbers: the most frequent features in r4 to r11, the row behind r3."""
+    yield "mov r12, r1; mov r3, r0"
+    yield from (row.load(f"r{4 + slot}", slot) for slot in range(min(REGISTERS, len(row.slots))))
 
 
 def _added(tree: str, targets: int) -> str:
@@ -307,11 +361,6 @@ def _added(tree: str, targets: int) -> str:
     sums = "; ".join(f"vadd.f32 s{n}, s{n}, s{8 + n}" for n in range(targets))
     weights = f"add r0, r12, r0, lsl #2; vldmia r0, {_floats(8, targets)}"
     return f'    __asm__ volatile("bl %c0; {weights}; {sums}" : : "i"({tree}));'
-
-
-def _end(targets: int) -> Iterator[str]:
-    yield f"ldr r3, [sp]; vstmia r3, {_floats(0, targets)}"
-    yield "pop {r3-r11, pc}"
 
 
 def _floats(first: int, count: int) -> str:

@@ -10,7 +10,8 @@ bits, instead of making it by two of 32. A step is four instructions: load, load
 would take minutes to compile. Of a forest of 100 trees of depth 10 with 30 features (35,798 nodes) on a Cortex-M4F, 0.50 of the
 instructions of the tables and 1.09 of their bytes.
 
-For sums and averages of floats where all leaves have all targets, and these are few.
+For sums and averages of f32 where all leaves have all targets, and these are few. Where the core has no unit for floats, sums are
+whole numbers (`places_of`).
 """
 
 from __future__ import annotations
@@ -27,23 +28,12 @@ from intaglio.kernels.dsp.primitives import BASE
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Place, idx
 from intaglio.kernels.routines import Routine
-from intaglio.kernels.tree_assembly import MOST_WORDS, PARAMETERS, forest_text, overlapping, slots_of
-from intaglio.kernels.trees import (
-    DEEPEST_CODED,
-    FEW,
-    Leaves,
-    Tables,
-    about,
-    features_of_row,
-    keys_of,
-    ordered,
-    tables_of,
-    written_out,
-)
+from intaglio.kernels.tree_assembly import C_TYPES, MOST_WORDS, Row, forest_text, overlapping, slots_of
+from intaglio.kernels.tree_tables import Tables, compared_as, limits_of, tables_of, written_out
+from intaglio.kernels.trees import DEEPEST_CODED, FEW, Leaves, about, features_of_row, keys_of
 from intaglio.ops.fixed_point import order
 from intaglio.ops.trees import TreeEnsemble
 
-NOTE = "a function each; features and thresholds as whole numbers of the same order"
 MOST_NODES = {"speed": 100_000, "balanced": 40_000, "size": 0}  # a thousand of them take the compiler about half a second
 SMALL = Routine(
     "small_code",
@@ -63,7 +53,7 @@ def functions_apply(job: Job) -> str | None:
         return tables
     if not job.target.bare:
         return "it is for cores without an operating system: others guess branches, and wait where they are wrong"
-    if job.type(0).dtype is not DType.F32 or op.aggregate not in ("sum", "average"):
+    if job.type(0).dtype is DType.F64 or job.node.output.dtype is not DType.F32 or op.aggregate not in ("sum", "average"):
         return "it is for sums of f32"
     if op.targets > FEW or tables.targets_of != tuple(range(op.targets)):
         return f"leaves have other targets than all of at most {FEW}"
@@ -80,15 +70,15 @@ def trees_functions(job: Job) -> Lowered:
     assert isinstance(tables, Tables) and isinstance(op, TreeEnsemble)
     x, y = job.operand(0, "x"), job.writes()
     keys = keys_of(job, tables, x)
-    assert keys is not None
     leaves = Leaves(job, tables, y)
-    forest = _forest(tables, op.targets, [leaf * op.targets for leaf in range(len(tables.starts) - 1)])
+    numbers = [leaf * op.targets for leaf in range(len(tables.starts) - 1)]
+    forest = _forest(tables, op.targets, numbers, (keys or x).dtype, leaves.sums.dtype)
     with k.loop("n", 0, job.type(0).shape[0]) as n:
-        features_of_row(job, tables, x, n, keys)
-        leaves.row = k.let("to", n * op.targets)
-        k.call(forest, Place(keys, idx(0)), Place(leaves.weights, idx(0)), Place(y, leaves.row, idx(op.targets)))
+        row = Place(*features_of_row(job, tables, x, n, keys), idx(job.type(0).shape[1] * (1 + tables.negated)))
+        leaves.begin(n)
+        k.call(forest, row, Place(leaves.weights, idx(0)), Place(leaves.sums, leaves.first, idx(op.targets)))
         leaves.finish()
-    return job.done("trees_functions", about(job, tables, NOTE))
+    return job.done("trees_functions", about(job, tables, f"a function each; {compared_as(tables)}"))
 
 
 def assembly_applies(job: Job) -> str | None:
@@ -107,61 +97,64 @@ def trees_assembly(job: Job) -> Lowered:
     k, tables, op = job.k, tables_of(job), job.node.op
     assert isinstance(tables, Tables) and isinstance(op, TreeEnsemble)
     weights, numbers = overlapping(tables, op.targets)
-    slots, count = slots_of(tables), job.type(0).shape[1]
+    row = Row(slots_of(tables), job.type(0).shape[1], job.type(0).dtype)
     x, y = job.operand(0, "x"), job.writes()
-    keys = job.scratch(max(1, len(slots)), "keys", DType.I32)
+    keys = [Place(job.scratch(max(1, len(row.slots)), "keys", DType.I32), idx(0))] if row.dtype.is_float else []
     leaves = Leaves(job, replace(tables, weights=weights), y)
-    forest = _assembly(tables, op.targets, slots, numbers, count)
+    forest = _assembly(tables, op.targets, row, numbers)
     with k.loop("n", 0, job.type(0).shape[0]) as n:
-        leaves.row = k.let("to", n * op.targets)
-        row = Place(x, k.let("from", n * count), idx(count))
-        k.call(forest, row, Place(keys, idx(0)), Place(leaves.weights, idx(0)), Place(y, leaves.row, idx(op.targets)))
+        leaves.begin(n)
+        given = Place(x, k.let("from", n * row.count), idx(row.count))
+        k.call(forest, given, *keys, Place(leaves.weights, idx(0)), Place(y, leaves.row, idx(op.targets)))
         leaves.finish()
-    return job.done("trees_assembly", about(job, tables, NOTE))
+    return job.done("trees_assembly", about(job, tables, f"a function each; {compared_as(tables)}"))
 
 
-def _assembly(tables: Tables, targets: int, slots: tuple[int, ...], numbers: list[int], count: int) -> Routine:
+def _assembly(tables: Tables, targets: int, row: Row, numbers: list[int]) -> Routine:
     """In assembly, and the same in C for other compilers and for `-DIG_NO_ASSEMBLY`: keys, then the forest of functions."""
-    limits = ordered(tables.thresholds)
-    number = {feature: n for n, feature in enumerate(slots)}
+    limits, keyed = limits_of(tables), row.dtype.is_float
+    number = {feature: n for n, feature in enumerate(row.slots)}
     placed = replace(tables, features=np.array([number[f] for f in tables.features.tolist()], np.int32))
-    plain = _forest(placed, targets, numbers)
+    plain = _forest(placed if keyed else tables, targets, numbers, DType.I32 if keyed else row.dtype, DType.F32)
     name = f"{plain.name}_rows"
-    keys = [f"    k[{n}] = ig_order_f32({'-' if feature >= count else ''}x[{feature % count}]);" for n, feature in enumerate(slots)]
+    signs = [("-" if feature >= row.count else "", feature % row.count) for feature in row.slots] if keyed else []
+    keys = [f"    k[{n}] = ig_order_f32({sign}x[{feature}]);" for n, (sign, feature) in enumerate(signs)]
     c = [
-        f"IG_ROUTINE void ig_{name}({', '.join(PARAMETERS)})", "{",
-        *(keys or ["    (void)x;"]), f"    ig_{plain.name}(k, weights, y);", "}",
+        f"IG_ROUTINE void ig_{name}({', '.join(row.parameters)})", "{",
+        *(keys or ["    (void)x;"]), f"    ig_{plain.name}({'k' if keyed else 'x'}, weights, y);", "}",
     ]  # fmt: skip
     text = "\n".join([
         "#if defined(__thumb2__) && defined(__ARM_FP) && defined(__OPTIMIZE__) && !defined(IG_NO_ASSEMBLY)",
-        forest_text(f"ig_{name}", tables, limits, slots, numbers, count, targets), "#else", plain.text, "", *c, "#endif",
+        forest_text(f"ig_{name}", tables, limits, row, numbers, targets), "#else", plain.text, "", *c, "#endif",
     ])  # fmt: skip
 
-    def meaning(x: Array, k: Array, weights: Array, y: Array) -> None:
-        found = np.concatenate([order(x[:count]), order(-x[:count])])[list(slots)]
+    def of_keys(x: Array, k: Array, weights: Array, y: Array) -> None:
+        found = np.concatenate([order(x[: row.count]), order(-x[: row.count])])[list(row.slots)]
         plain.meaning(found, weights, y)
 
-    return Routine(name, text, meaning, (BASE, SMALL), ("ig_order_f32",))
+    return Routine(name, text, of_keys if keyed else plain.meaning, (BASE, SMALL), ("ig_order_f32",) if keyed else ())
 
 
-def _forest(tables: Tables, targets: int, numbers: list[int]) -> Routine:
+def _forest(tables: Tables, targets: int, numbers: list[int], features: DType, sums: DType) -> Routine:
     """`numbers` of leaves: where their weights are."""
-    limits = ordered(tables.thresholds)
+    limits, kind = limits_of(tables), C_TYPES[sums]
     parts = (tables.features, limits, tables.children, tables.roots, np.array(numbers, np.int32))
-    told = b"".join(np.ascontiguousarray(part).tobytes() for part in parts)
+    told = b"".join(np.ascontiguousarray(part).tobytes() for part in parts) + f"{features} {sums}".encode()
     name = f"forest_{hashlib.sha256(told).hexdigest()[:8]}"
-    trees = [_tree(f"ig_{name}_{t}", root, tables, limits, numbers) for t, root in enumerate(tables.roots.tolist())]
-    sums = [f"total{n}" for n in range(targets)]
+    row = f"const {C_TYPES[features]} *k"
+    trees = [_tree(f"ig_{name}_{t}({row})", root, tables, limits, numbers) for t, root in enumerate(tables.roots.tolist())]
+    totals = [f"total{n}" for n in range(targets)]
+    zero = "0.0f" if sums.is_float else "0"
     lines = [
-        f"IG_ROUTINE void ig_{name}(const int32_t *k, const float *weights, float *y)", "{",
-        f"    float {', '.join(f'{total} = 0.0f' for total in sums)};", "    const float *leaf;", "",
+        f"IG_ROUTINE void ig_{name}({row}, const {kind} *weights, {kind} *y)", "{",
+        f"    {kind} {', '.join(f'{total} = {zero}' for total in totals)};", f"    const {kind} *leaf;", "",
     ]  # fmt: skip
     for t in range(len(trees)):
-        lines += [f"    leaf = weights + ig_{name}_{t}(k);", *(f"    {total} += leaf[{n}];" for n, total in enumerate(sums))]
-    lines += [*(f"    y[{n}] = {total};" for n, total in enumerate(sums)), "}"]
+        lines += [f"    leaf = weights + ig_{name}_{t}(k);", *(f"    {total} += leaf[{n}];" for n, total in enumerate(totals))]
+    lines += [*(f"    y[{n}] = {total};" for n, total in enumerate(totals)), "}"]
 
     def meaning(keys: Array, weights: Array, y: Array) -> None:
-        found = np.zeros(targets, np.float32)
+        found = np.zeros(targets, sums.numpy)
         for root in tables.roots.tolist():
             node = root
             while node >= 0:
@@ -172,7 +165,7 @@ def _forest(tables: Tables, targets: int, numbers: list[int]) -> Routine:
     return Routine(name, "\n\n".join([*trees, "\n".join(lines)]), meaning, (BASE, SMALL))
 
 
-def _tree(name: str, root: int, tables: Tables, limits: Array, numbers: list[int]) -> str:
+def _tree(head: str, root: int, tables: Tables, limits: Array, numbers: list[int]) -> str:
     def go(place: int, margin: str) -> Iterator[str]:
         if place < 0:
             yield f"{margin}return {numbers[-1 - place]}u;"
@@ -184,4 +177,4 @@ def _tree(name: str, root: int, tables: Tables, limits: Array, numbers: list[int
         yield from go(int(tables.children[place, 1]), margin)
 
     unused = ["    (void)k;"] if root < 0 else []
-    return "\n".join([f"IG_SMALL uint32_t {name}(const int32_t *k)", "{", *unused, *go(root, "    "), "}"])
+    return "\n".join([f"IG_SMALL uint32_t {head}", "{", *unused, *go(root, "    "), "}"])

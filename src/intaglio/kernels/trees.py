@@ -12,7 +12,7 @@
         n1 = children[2 * n1 + ...]                      with several units has work while it waits for memory.
 
 Cores without an operating system compare whole numbers that are ordered as the floats are, which each feature becomes once: a
-core compares them in one instruction, also where it has no unit for floats.
+core compares them in one instruction, also where it has no unit for floats. Features that are whole numbers stay as they are.
 
 Features and children are stored in as few bytes as they need. Nodes where a missing value goes left ask `-x <= t'` with swapped
 children instead, so that a step is the same for all: the kernel has a row with every feature and its negation.
@@ -20,18 +20,15 @@ children instead, so that a step is the same for all: the kernel has a row with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.kernels.job import Job, Lowered, fact
+from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
 from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, select
-from intaglio.ops.base import BadOperator
-from intaglio.ops.fixed_point import order
-from intaglio.ops.trees import BASE, TreeEnsemble, depth_of
+from intaglio.kernels.tree_tables import Tables, compared_as, limits_of, ordered, places_of, tables_of, written_out
+from intaglio.ops.trees import TreeEnsemble
 
 ABREAST = 8  # trees: what hides the latency of a step, and still fits the registers of x86-64
 MOST_CODED = {"speed": 4000, "balanced": 1000, "size": 0}  # nodes; one is about 20 bytes of code, 9 in a table
@@ -39,130 +36,6 @@ DEEPEST_CODED = 60  # conditions inside each other
 FEW = 8  # targets whose sums stay in registers
 WASTE = 2.0  # steps to the full depth, of the steps to an average leaf: above, walking until a leaf is faster
 _SMALL = {False: (DType.I8, DType.I16, DType.I32), True: (DType.U8, DType.U16, DType.I32)}
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The constants of a forest, nodes in the order of a walk. `targets_of` is the list of targets that all leaves have; else
-    `target_of` is the target of each tree; else every leaf has its own list."""
-
-    features: Array
-    thresholds: Array
-    children: Array
-    roots: Array
-    heights: tuple[int, ...]  # of each node: the longest way to a leaf
-    depths: Array  # of each tree
-    average_depth: float
-    negated: bool
-    starts: Array
-    ids: Array
-    weights: Array
-    base: Array
-    targets_of: tuple[int, ...] = ()
-    target_of: tuple[int, ...] = ()
-
-
-def _constants(job: Job) -> list[Array] | str:
-    found = [value.data for value in job.node.inputs[1:] if value is not None and value.data is not None]
-    return found if len(found) == BASE else "its tables are not constants"
-
-
-@fact
-def tables_of(job: Job) -> Tables | str:
-    given = _constants(job)
-    if isinstance(given, str):
-        return given
-    features, thresholds, children, missing, roots, starts, ids, weights, base = given
-    places = np.concatenate([children.reshape(-1), roots])
-    leaves = len(starts) - 1
-    wrong = places.size and (int(places.max()) >= len(features) or int(places.min()) < -leaves)
-    if wrong or (features.size and not 0 <= int(features.min()) <= int(features.max()) < job.type(0).shape[1]):
-        return "a table points outside of another"
-    try:
-        depth_of(children, roots)
-    except BadOperator as error:
-        return error.reason
-    walked, heights, depths, average = _walk_order(children, roots)
-    features, thresholds, children, missing = (a[walked] for a in (features, thresholds, children, missing))
-    place = np.zeros(max(len(given[0]), 1), np.int64)
-    place[walked] = np.arange(len(walked))
-    children, roots = (np.where(a >= 0, place[np.maximum(a, 0)], a).astype(np.int32) for a in (children, roots))
-    if missing.any():
-        features, thresholds, children = _negated(features, thresholds, children, missing, job.type(0).shape[1])
-    return Tables(
-        features, thresholds, children, roots, heights, depths, average, bool(missing.any()), starts, ids, weights, base,
-        _same_targets(starts, ids), _target_of_tree(children, roots, starts, ids),
-    )  # fmt: skip
-
-
-def _walk_order(children: Array, roots: Array) -> tuple[Array, tuple[int, ...], Array, float]:
-    """Nodes as a walk meets them, left first, and how high each is; how deep each tree is, and an average leaf. Shared subtrees
-    count once."""
-    walked: list[int] = []
-    pairs = children.tolist()
-    height: dict[int, int] = {}
-    seen: set[int] = set()
-    ends = steps = 0
-    for root in roots.tolist():
-        waiting = [(root, 0)]
-        while waiting:
-            node, level = waiting.pop()
-            if node < 0:
-                ends, steps = ends + 1, steps + level
-            elif node not in seen:
-                seen.add(node)
-                walked.append(node)
-                waiting += [(pairs[node][1], level + 1), (pairs[node][0], level + 1)]
-        _measure(root, pairs, height)
-    depths = [height.get(root, 0) for root in roots.tolist()]
-    heights = tuple(height[node] for node in walked)
-    return np.array(walked, np.int64), heights, np.array(depths, np.int32), steps / max(ends, 1)
-
-
-def _measure(root: int, pairs: list[list[int]], height: dict[int, int]) -> None:
-    """The longest way to a leaf from each node of a tree, children before their parents."""
-    waiting = [root] if root >= 0 else []
-    while waiting:
-        node = waiting[-1]
-        below = [child for child in pairs[node] if child >= 0]
-        unknown = [child for child in below if child not in height]
-        if unknown and node not in height:
-            waiting += unknown
-            continue
-        height[node] = 1 + max((height[child] for child in below), default=0)
-        waiting.pop()
-
-
-def _negated(features: Array, thresholds: Array, children: Array, missing: Array, count: int) -> tuple[Array, Array, Array]:
-    """x > t is -x <= the number below -t, and false where x is missing. Nothing is above infinity; where t is missing, all are."""
-    kind = thresholds.dtype.type
-    below = np.nextafter(np.negative(thresholds), kind(-np.inf))
-    below = np.where(thresholds == kind(np.inf), kind(np.nan), np.where(np.isnan(thresholds), kind(np.inf), below))
-    features = np.where(missing, features + count, features)
-    thresholds = np.where(missing, below, thresholds).astype(thresholds.dtype)
-    return features, thresholds, np.where(missing[:, None], children[:, ::-1], children)
-
-
-def _same_targets(starts: Array, ids: Array) -> tuple[int, ...]:
-    lists = {tuple(ids[a:b].tolist()) for a, b in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)}
-    only = lists.pop() if len(lists) == 1 else ()
-    return only if len(set(only)) == len(only) else ()
-
-
-def _target_of_tree(children: Array, roots: Array, starts: Array, ids: Array) -> tuple[int, ...]:
-    """The target of each tree whose leaves have one and the same; empty where a tree has another kind of leaf."""
-    if (np.diff(starts) != 1).any():
-        return ()
-    found = []
-    for root in roots.tolist():
-        level, targets = np.array([root]), set()
-        while level.size:
-            targets |= set(ids[starts[-1 - level[level < 0]]].tolist())
-            level = np.unique(children[level[level >= 0]])
-        if len(targets) != 1:
-            return ()
-        found.append(targets.pop())
-    return tuple(found)
 
 
 def _packed(job: Job, numbers: Array, name: str) -> Buffer:
@@ -184,14 +57,17 @@ class Leaves:
         op = job.node.op
         assert isinstance(op, TreeEnsemble)
         self.k, self.op, self.tables, self.y = job.k, op, tables, y
-        self.e = Lanes.scalar(y.dtype.value)
+        self.places = places_of(job)
+        self.e = Lanes.scalar(y.dtype.value if self.places is None else "i32")
+        self.sums = y if self.places is None else job.scratch(op.targets, "sums", DType.I32)
         self.row: Expr = idx(0)
+        self.first: Expr = idx(0)  # of the sums of this row
         self.totals: list[Var] = []  # of the targets, where they are few and all leaves have all of them
-        self.base = job.packed(tables.base, "base")
+        self.base = job.packed(tables.base, "base") if tables.base.any() else None  # a sum is never -0: adding 0 changes nothing
         dense = bool(tables.targets_of)
         width = len(tables.targets_of)
         weights = tables.weights.reshape(-1, width) if dense else tables.weights
-        self.weights = job.packed(weights.reshape(-1), "weights")
+        self.weights = job.packed(self.stored(weights.reshape(-1)), "weights", self.e.dtype)
         self.starts = None if dense or tables.target_of else _packed(job, tables.starts, "starts")
         natural = tables.targets_of == tuple(range(width))
         ids = np.array(tables.targets_of or tables.target_of or tables.ids)
@@ -199,14 +75,22 @@ class Leaves:
         either = op.aggregate in ("min", "max")
         self.seen = job.scratch(op.targets, "seen", DType.U8) if either and not dense else None
 
+    def stored(self, weights: Array) -> Array:
+        return weights if self.places is None else np.rint(np.ldexp(weights.astype(np.float64), self.places)).astype(np.int32)
+
+    def begin(self, row: Expr) -> None:
+        """Where the results of this row go, and its sums until then."""
+        self.row = self.k.let("to", row * self.op.targets)
+        self.first = self.row if self.places is None else idx(0)
+
     def start(self, row: Expr) -> None:
-        k, zero = self.k, Num(0.0, self.e.type)
-        self.row = k.let("to", row * self.op.targets)
+        k, zero = self.k, self.e.const(0)
+        self.begin(row)
         if self.op.targets <= FEW and self.tables.targets_of == tuple(range(self.op.targets)):
             self.totals = [k.var("total", zero, self.e.type) for _ in range(self.op.targets)]
             return
         with k.loop("j", 0, self.op.targets) as j:
-            k.store(self.y, self.row + j, zero)
+            k.store(self.sums, self.first + j, zero)
             if self.seen is not None:
                 k.store(self.seen, j, Num(0, Type("u8")))
 
@@ -230,8 +114,9 @@ class Leaves:
                 self._into(tree, k.let("target", _at(self.ids, j)), j)
 
     def _into(self, tree: Expr, target: Expr, weight: Expr) -> None:
-        place = self.k.let("place", self.row + target)
-        self.k.store(self.y, place, self._joined(tree, target, self.e.load(self.y, place), self.e.load(self.weights, weight)))
+        place = self.k.let("place", self.first + target)
+        total = self._joined(tree, target, self.e.load(self.sums, place), self.e.load(self.weights, weight))
+        self.k.store(self.sums, place, total)
         if self.seen is not None:
             self.k.store(self.seen, target, Num(1, Type("u8")))
 
@@ -254,13 +139,15 @@ class Leaves:
             self._write(idx(n), total)
         if not self.totals:
             with k.loop("j", 0, self.op.targets) as j:
-                self._write(j, e.load(self.y, self.row + j))
+                self._write(j, e.load(self.sums, self.first + j))
 
     def _write(self, target: Expr, total: Expr) -> None:
-        e = self.e
+        e = Lanes.scalar(self.y.dtype.value)
+        if self.places is not None:
+            total = Op("fn_divide_power", (total, Num(self.places, Type("i32"))), e.type)
         if self.op.aggregate == "average":
             total = e.div(total, e.const(float(len(self.tables.roots))))
-        self.k.store(self.y, self.row + target, e.add(total, e.load(self.base, target)))
+        self.k.store(self.y, self.row + target, total if self.base is None else e.add(total, e.load(self.base, target)))
 
 
 def features_of_row(job: Job, tables: Tables, x: Buffer, n: Expr, keys: Buffer | None) -> tuple[Buffer, Expr]:
@@ -289,12 +176,6 @@ def _thresholds(job: Job, numbers: Array, keys: Buffer | None) -> Buffer:
     if keys is None or keys.dtype is not DType.I32:
         return job.packed(numbers, "thresholds")
     return job.packed(ordered(numbers), "thresholds")
-
-
-def ordered(thresholds: Array) -> Array:
-    """As whole numbers. Nothing is <= NaN, and -0 is 0."""
-    whole = order(np.add(thresholds, thresholds.dtype.type(0)))
-    return np.where(np.isnan(thresholds), np.iinfo(np.int32).min, whole).astype(np.int32)
 
 
 def about(job: Job, tables: Tables, note: str) -> str:
@@ -331,29 +212,14 @@ def trees_walked(job: Job) -> Lowered:
     return job.done("trees_walked", about(job, tables, "each walked to its leaf"))
 
 
-def subtree_sizes(tables: Tables) -> dict[int, int]:
-    """The nodes at and below each node."""
-    sizes: dict[int, int] = {}
-    pairs = tables.children.tolist()
-    for node in sorted(range(len(pairs)), key=lambda n: tables.heights[n]):
-        sizes[node] = 1 + sum(sizes[child] for child in pairs[node] if child >= 0)
-    return sizes
-
-
-def written_out(tables: Tables) -> int:
-    """How many nodes there are where each tree has its own copy of subtrees that are shared."""
-    sizes = subtree_sizes(tables)
-    return sum(sizes[root] for root in tables.roots.tolist() if root >= 0)
-
-
 def coded_applies(job: Job) -> str | None:
     tables, most = tables_of(job), 0 if job.target.limited else MOST_CODED[job.target.optimize]
     if isinstance(tables, str):
         return tables
     if not job.target.bare:
         return "it is for cores without an operating system: others guess branches, and wait where they are wrong"
-    if job.type(0).dtype is not DType.F32:
-        return "the features are not f32"
+    if job.type(0).dtype is DType.F64:
+        return "the features are f64"
     if int(tables.depths.max(initial=0)) > DEEPEST_CODED:
         return f"a tree is deeper than {DEEPEST_CODED} nodes"
     if (count := written_out(tables)) > most:
@@ -366,22 +232,23 @@ def trees_coded(job: Job) -> Lowered:
     assert isinstance(tables, Tables)
     x, y = job.operand(0, "x"), job.writes()
     keys = keys_of(job, tables, x)
-    assert keys is not None
-    limits, features, pairs = ordered(tables.thresholds).tolist(), tables.features.tolist(), tables.children.tolist()
+    limits, features, pairs = limits_of(tables).tolist(), tables.features.tolist(), tables.children.tolist()
     leaves = Leaves(job, tables, y)
     kind = Type("i32")
+    row: tuple[Buffer, Expr] = x, idx(0)
 
     def go(leaf: Var, place: int) -> None:
         if place < 0:
             k.assign(leaf, idx(-1 - place))
             return
-        with k.when(Load(keys, idx(features[place]), kind).compare("le", Num(limits[place], kind))):
+        feature = cast(Load(row[0], row[1] + features[place], Type(row[0].dtype.value)), kind)
+        with k.when(feature.compare("le", Num(limits[place], kind))):
             go(leaf, pairs[place][0])
         with k.otherwise():
             go(leaf, pairs[place][1])
 
     with k.loop("n", 0, job.type(0).shape[0]) as n:
-        features_of_row(job, tables, x, n, keys)
+        row = features_of_row(job, tables, x, n, keys)
         leaves.start(n)
         for t, root in enumerate(tables.roots.tolist()):
             with k.block():
@@ -389,7 +256,7 @@ def trees_coded(job: Job) -> Lowered:
                 go(leaf, root)
                 leaves.add(idx(t), leaf)
         leaves.finish()
-    return job.done("trees_coded", about(job, tables, "as code; features and thresholds as whole numbers of the same order"))
+    return job.done("trees_coded", about(job, tables, f"as code; {compared_as(tables)}"))
 
 
 def abreast_applies(job: Job) -> str | None:

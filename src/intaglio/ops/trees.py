@@ -9,7 +9,8 @@ where the feature is not a number; the others go right. All comparisons of ONNX 
     starts[L]          leaf L adds weights[starts[L] : starts[L+1]] to the targets target_ids[starts[L] : starts[L+1]]
     base               is added to every target at the end
 
-Nodes may share subtrees and leaves. The sum of a target is rounded tree by tree, in the order of `roots`, in the type of x.
+Nodes may share subtrees and leaves. The sum of a target is rounded tree by tree, in the order of `roots`, in the type of the
+weights: that of x; or f32 or f64 where features, and thresholds with them, are whole numbers of at most 16 bits.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from intaglio.ops.numeric import numeric
 
 AGGREGATES = ("sum", "average", "min", "max")
 FEATURES, THRESHOLDS, CHILDREN, MISSING, ROOTS, STARTS, TARGET_IDS, WEIGHTS, BASE = range(1, 10)
+WHOLE = (DType.I8, DType.U8, DType.I16, DType.U16)  # features
 _WHOLE = {FEATURES: "features", CHILDREN: "children", ROOTS: "roots", STARTS: "starts", TARGET_IDS: "target_ids"}
 
 
@@ -39,11 +41,15 @@ class TreeEnsemble(Op):
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         given = need(self.NAME, types, 10, 10)
         x = given[0]
-        if x.rank != 2 or x.dtype not in (DType.F32, DType.F64):
-            raise BadOperator(f"`{self.NAME}` takes rows of f32 or f64 features, got {x}")
+        if x.rank != 2 or x.dtype not in (DType.F32, DType.F64, *WHOLE):
+            raise BadOperator(f"`{self.NAME}` takes rows of f32, f64, or of whole numbers of at most 16 bits, got {x}")
         if self.aggregate not in AGGREGATES:
             raise BadOperator(f"`{self.NAME}` does not know the aggregate `{self.aggregate}`")
-        same_dtype(self.NAME, x.dtype, *[given[n].dtype for n in (THRESHOLDS, WEIGHTS, BASE)])
+        result = given[WEIGHTS].dtype
+        if result not in (DType.F32, DType.F64):
+            raise BadOperator(f"the weights of `{self.NAME}` must be f32 or f64, got {result.value}")
+        same_dtype(self.NAME, x.dtype, given[THRESHOLDS].dtype)
+        same_dtype(self.NAME, result, given[BASE].dtype, *([x.dtype] if x.dtype.is_float else []))
         for n, name in _WHOLE.items():
             if given[n].dtype is not DType.I32:
                 raise BadOperator(f"the {name} of `{self.NAME}` must be i32, got {given[n].dtype.value}")
@@ -53,12 +59,12 @@ class TreeEnsemble(Op):
         fits = given[CHILDREN].shape == (*nodes, 2) and given[THRESHOLDS].shape == given[MISSING].shape == nodes
         if not fits or given[TARGET_IDS].shape != pairs or given[STARTS].elements < 1 or given[BASE].shape != (self.targets,):
             raise BadOperator(f"the tables of `{self.NAME}` do not have the same length")
-        return (TensorType(x.dtype, (x.shape[0], self.targets)),)
+        return (TensorType(result, (x.shape[0], self.targets)),)
 
     def reference(self, *arrays: Array | None) -> tuple[Array, ...]:
         x, _, _, children, _, roots, starts, ids, weights, base = (numeric(a) for a in arrays if a is not None)
         depth_of(children, roots)
-        total = np.zeros((len(x), self.targets), x.dtype)
+        total = np.zeros((len(x), self.targets), weights.dtype)
         seen = np.zeros((len(x), self.targets), bool)
         rows = np.arange(len(x))
         for root in roots.tolist():
@@ -70,7 +76,7 @@ class TreeEnsemble(Op):
                 total[row, target] = self._joined(total[row, target], weight, seen[row, target])
                 seen[row, target] = True
         if self.aggregate == "average":
-            total = np.divide(total, x.dtype.type(len(roots)))
+            total = np.divide(total, weights.dtype.type(len(roots)))
         return (np.add(total, base),)
 
     def _leaves(self, root: int, *arrays: Array | None) -> Array:

@@ -24,6 +24,7 @@ from intaglio.passes import (
     residual,
     strength,
     transposes,
+    tree_features,
 )  # fmt: skip
 from intaglio.passes.absorb import absorb_quantisation
 from intaglio.passes.context import Context
@@ -58,6 +59,7 @@ _SETTLE = until_settled(
 ABSORB: tuple[Step, ...] = (Pass("absorb_quantisation", absorb_quantisation, _PAIRS),)
 PREPARE: tuple[Step, ...] = (
     *_TIDY,
+    *named(tree_features.compare_whole_features),
     *_STRENGTH,
     *named(fold_weights.split_batch_norm, fold_weights.fold_pad, recognise.recognise_layer_norm, gelu.recognise_gelu),
     *_TIDY,

@@ -246,3 +246,16 @@ IG_INLINE int32_t ig_order_f32(float x)
     }
     return bits == size ? (int32_t)size : -1 - (int32_t)size;
 }
+
+/* x / 2^places, where that is a normal float: without a multiplication of floats */
+IG_INLINE float ig_divide_power_i32(int32_t x, int32_t places)
+{
+    float y = (float)x;
+    if (x != 0) {
+        uint32_t bits;
+        memcpy(&bits, &y, sizeof bits);
+        bits -= (uint32_t)places << 23;
+        memcpy(&y, &bits, sizeof y);
+    }
+    return y;
+}
