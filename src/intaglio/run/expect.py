@@ -13,11 +13,12 @@ import numpy as np
 from intaglio.errors import IntaglioError, ToolError
 from intaglio.ir.graph import Array, Graph, Value
 from intaglio.ir.operator import BadOperator
-from intaglio.ir.types import DType
+from intaglio.ir.types import DType, Layout
 from intaglio.ops.binary import Equal
 from intaglio.ops.convert import Cast
 from intaglio.ops.found import AsSize
 from intaglio.ops.move import Reshape, Slice
+from intaglio.ops.strings import TextFind, TextTrim
 from intaglio.package.at_sizes import at_sizes
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import KINDS, OTHER_SIZES, Vectors, random_inputs, sizes_at, write_vectors
@@ -119,6 +120,8 @@ def compared_with(graph: Graph) -> dict[str, Likely]:
         if isinstance(node.op, AsSize) and (given := _taken_from(graph, node.inputs[0])) is not None:
             found[given.origin or given.name] = (node.op.low + node.op.high + 1) // 2, node.op.low
     for value in graph.inputs:
+        if value.type.layout is Layout.TEXT:
+            found |= _words_for(graph, value)
         if not value.dtype.is_int:
             continue
         for node in graph.nodes:
@@ -131,6 +134,23 @@ def compared_with(graph: Graph) -> dict[str, Likely]:
                     elif other.shape == value.shape:
                         found.setdefault(value.origin or value.name, (other.data, other.data))
     return found
+
+
+def _words_for(graph: Graph, value: Value) -> dict[str, Likely]:
+    """Strings that are looked up in a table: there words of the table, one after the other, are the likely value, and a string
+    that is not in it."""
+    trimmed = {value, *(node.output for node in graph.nodes if isinstance(node.op, TextTrim) and node.inputs[0] is value)}
+    for node in graph.nodes:
+        table = node.inputs[1] if isinstance(node.op, TextFind) and node.inputs[0] in trimmed else None
+        if table is not None and table.data is not None and len(table.data):
+            width = value.shape[-1]
+            rows = np.zeros((len(table.data) + 1, max(width, table.data.shape[-1])), np.uint8)
+            rows[:-1, : table.data.shape[-1]] = table.data
+            rows = rows[~rows[:, width:].any(axis=1), :width]
+            count = value.type.elements // width
+            chosen = rows[np.arange(count) % len(rows)].reshape(value.shape)
+            return {value.origin or value.name: (chosen, np.zeros_like(chosen))}
+    return {}
 
 
 def _taken_from(graph: Graph, value: Value | None) -> Value | None:
