@@ -1,7 +1,8 @@
-"""Maps as inputs (`DictVectorizer`, `CastMap`), compiled, against ONNX Runtime."""
+"""Maps as inputs (`DictVectorizer`, `CastMap`), compiled, against ONNX Runtime; scikit-learn's DictVectorizer against itself."""
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 import intaglio
-from intaglio.errors import AnswerIsNo, ModelError, UserError
+from intaglio.errors import AnswerIsNo, IntaglioError, ModelError, UserError
 from intaglio.frontends.onnx import load
 from intaglio.run.package import Package
 from support.commands import Intaglio
@@ -166,3 +170,31 @@ def test_the_command_says_what_to_give(intaglio: Intaglio, tmp_path: Path) -> No
     path = saved(VECTORISED["words"][0], tmp_path)
     said = intaglio("compile", path, "-o", tmp_path / "p")
     assert said.code == 2 and "give `--length m=N`; its entries are the inputs `m_keys` and `m_values`" in said.err
+
+
+needs_skl2onnx = pytest.mark.skipif(importlib.util.find_spec("skl2onnx") is None, reason="skl2onnx is not installed")
+ROWS: list[dict[str, Any]] = [{"size": 1.5, "city": "Rome"}, {"size": 0.5, "age": 2.0}, {"age": 9.0, "city": "Oslo"}, {"size": 4.0}]
+
+
+@needs_skl2onnx
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_pipeline_that_begins_with_a_dict_vectorizer_is_compiled(sparse: bool, tmp_path: Path) -> None:
+    fitted = make_pipeline(DictVectorizer(sparse=sparse), LogisticRegression()).fit(ROWS, [0, 1, 1, 0])
+    package = intaglio.compile(fitted, output=tmp_path / "p", lengths={"x": 5})
+    for row in [*ROWS, {"size": 2.0, "other": 7.0}]:
+        given = {f"{k}={v}" if isinstance(v, str) else k: 1.0 if isinstance(v, str) else v for k, v in row.items()}
+        inputs: Any = {"x": given}
+        found = package.run(inputs)
+        assert found["label"][0] == fitted.predict([row])[0]
+        np.testing.assert_allclose(found["probabilities"], fitted.predict_proba([row]), rtol=0, atol=1e-6)
+    assert package.validate().ok
+
+
+@needs_skl2onnx
+@pytest.mark.filterwarnings("ignore")
+def test_the_same_pipeline_without_a_length_is_told(tmp_path: Path) -> None:
+    fitted = make_pipeline(DictVectorizer(), LogisticRegression()).fit(ROWS, [0, 1, 1, 0])
+    with pytest.raises(IntaglioError, match="entries of the map `x` is not known") as caught:
+        intaglio.compile(fitted, output=tmp_path / "p")
+    assert "`lengths='x=N'`" in caught.value.hint
