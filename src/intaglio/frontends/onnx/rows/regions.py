@@ -1,4 +1,4 @@
-"""MaxRoiPool: the largest number of each of a few bins of a region, wherever regions lie.
+"""Regions of pictures, wherever they lie: MaxRoiPool, the largest number of each of a few bins; CropAndResize, points of a grid.
 
 The maximum of a span is that of two spans, each as long as a power of two, which may overlap. Those of every place are made first:
 
@@ -43,9 +43,7 @@ def max_roi_pool(call: OnnxCall) -> Answer:
     levels = [one for level in levels for one in _levels(call, level, 2)]
     table = reshape(call, concat(call, levels, 0), (len(levels) * images * height * width, channels))
     rows, columns = _bins(call, regions, 2, pooled[0], height), _bins(call, regions, 1, pooled[1], width)
-    count = regions.shape[0]
-    image = cast(call, reshape(call, part(call, regions, 1, 0, 1), (count, 1, 1)), DType.I64)
-    image = call.emit(Gather(0), call.constant(np.arange(images, dtype=np.int64)), image)  # which is checked there
+    image = _image(call, part(call, regions, 1, 0, 1), images)
     level = _plus(call, unsqueeze(call, rows.level, 2), width.bit_length(), unsqueeze(call, columns.level, 1))
     start = _plus(call, level, images, image)
     found = None
@@ -58,6 +56,12 @@ def max_roi_pool(call: OnnxCall) -> Answer:
     full = call.emit(LogicalAnd(), unsqueeze(call, rows.full, 2), unsqueeze(call, columns.full, 1))
     y = call.emit(Where(), unsqueeze(call, full, 3), found, call.like(0.0, found))
     return transpose(call, y, (0, 3, 1, 2))
+
+
+def _image(call: OnnxCall, number: Value, images: int) -> Value:
+    """i64[regions, 1, 1]: the picture of each region."""
+    index = cast(call, reshape(call, number, (number.type.elements, 1, 1)), DType.I64)
+    return call.emit(Gather(0), call.constant(np.arange(images, dtype=np.int64)), index)  # which is checked there
 
 
 def _plus(call: OnnxCall, index: Value, size: int, inner: Value) -> Value:
@@ -97,10 +101,75 @@ def _bins(call: OnnxCall, regions: Value, column: int, bins: int, size: int) -> 
 
 
 def _rounded(call: OnnxCall, place: Value) -> Value:
-    """Times the scale, to the next whole number, a half away from 0."""
-    x = call.emit(Mul(), place, call.like(call.real("spatial_scale", 1.0), place))
+    """Times the scale, to the nearest whole number."""
+    return _nearest(call, call.emit(Mul(), place, call.like(call.real("spatial_scale", 1.0), place)))
+
+
+def _nearest(call: OnnxCall, x: Value) -> Value:
+    """A half goes away from 0."""
     whole = cast(call, x, DType.I64)
     rest = call.emit(Sub(), x, cast(call, whole, x.dtype))
     up = cast(call, call.emit(GreaterEqual(), rest, call.like(0.5, rest)), DType.I64)
     down = cast(call, call.emit(LessEqual(), rest, call.like(-0.5, rest)), DType.I64)
     return call.emit(Sub(), call.emit(Add(), whole, up), down)
+
+
+# CropAndResize --------------------------------------------------------------------------------------------------------------
+
+
+@importer("CropAndResize", domain="com.microsoft")
+def crop_and_resize(call: OnnxCall) -> Answer:
+    """A grid of points from corner to corner of each region, between four numbers or at the nearest."""
+    x, regions, size = call.value(0), call.value(1), call.int_list(3, "crop size")
+    mode = call.text("mode", "bilinear")
+    if len(x.shape) != 4 or regions.shape[1:] != (4,) or len(size) != 2 or min(size) < 1 or mode not in ("bilinear", "nearest"):
+        what = f"`CropAndResize` of {list(x.shape)} and {list(regions.shape)} to {size}, {mode}, is not valid"
+        raise Fault("bad-attribute", what)
+    images, channels, height, width = x.shape
+    table = reshape(call, transpose(call, x, (0, 2, 3, 1)), (images * height * width, channels))
+    image = _image(call, call.value(2), images)
+    rows = unsqueeze(call, _points(call, regions, 0, size[0], height), 2)
+    columns = unsqueeze(call, _points(call, regions, 1, size[1], width), 1)
+    inside = call.emit(LogicalAnd(), _within(call, rows, height), _within(call, columns, width))
+
+    def at(row: Value, column: Value) -> Value:
+        places = (call.emit(Clip(0, n - 1), place) for place, n in ((row, height), (column, width)))
+        down, right = places
+        return call.emit(Gather(0), table, _plus(call, _plus(call, image, height, down), width, right))
+
+    if mode == "nearest":
+        y = at(_nearest(call, rows), _nearest(call, columns))
+    else:
+        (top, bottom, down), (left, right, across) = (_between(call, place) for place in (rows, columns))
+        above, below = (_mixed(call, at(row, left), at(row, right), across) for row in (top, bottom))
+        y = _mixed(call, above, below, down)
+    y = call.emit(Where(), unsqueeze(call, inside, 3), y, call.like(call.real("extrapolation_value", 0.0), y))
+    return transpose(call, y, (0, 3, 1, 2))
+
+
+def _points(call: OnnxCall, regions: Value, column: int, count: int, size: int) -> Value:
+    """f32[regions, count]: from the first corner to the second; one alone is in the middle."""
+    last = call.like(size - 1, regions)
+    first, second = (part(call, regions, 1, at, 1) for at in (column, column + 2))
+    if count == 1:
+        middle = call.emit(Mul(), call.emit(Add(), first, second), call.like(0.5, regions))
+        return call.emit(Mul(), middle, last)
+    step = call.emit(Div(), call.emit(Mul(), call.emit(Sub(), second, first), last), call.like(count - 1, regions))
+    begin, end = (call.emit(Mul(), corner, last) for corner in (first, second))
+    between = call.constant(np.arange(count - 1, dtype=regions.dtype.numpy), regions.dtype)
+    return concat(call, [call.emit(Add(), begin, call.emit(Mul(), step, between)), end], 1)
+
+
+def _within(call: OnnxCall, place: Value, size: int) -> Value:
+    low = call.emit(GreaterEqual(), place, call.like(0, place))
+    return call.emit(LogicalAnd(), low, call.emit(LessEqual(), place, call.like(size - 1, place)))
+
+
+def _between(call: OnnxCall, place: Value) -> tuple[Value, Value, Value]:
+    """The two neighbours, and how far from the first."""
+    low, high = call.emit(Floor(), place), call.emit(Ceil(), place)
+    return cast(call, low, DType.I64), cast(call, high, DType.I64), unsqueeze(call, call.emit(Sub(), place, low), 3)
+
+
+def _mixed(call: OnnxCall, a: Value, b: Value, share: Value) -> Value:
+    return call.emit(Add(), a, call.emit(Mul(), call.emit(Sub(), b, a), share))

@@ -1,4 +1,4 @@
-"""MaxRoiPool, against ONNX Runtime."""
+"""MaxRoiPool and CropAndResize, against ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import intaglio
 from intaglio.errors import ModelError
 from intaglio.frontends.onnx import load
 from intaglio.ops.evaluate import evaluate_graph
+from support.microsoft_cases import Case, agree, computed, expected
 from support.onnx_models import model, node, saved, value
 
 RNG = np.random.default_rng(4)
@@ -53,3 +54,21 @@ def test_it_is_compiled_as_well(tmp_path: Path) -> None:
 def test_regions_that_are_not_boxes_are_told(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"into \[\] is not valid"):
         load(saved(model([node("MaxRoiPool", "x x", "y")], [value("x", [1, 2, 3, 4])]), tmp_path))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("size", [(3, 5), (1, 2), (4, 1)])
+def test_crops_are_those_of_onnx_runtime(mode: str, size: tuple[int, int], tmp_path: Path) -> None:
+    """Corners on numbers, between them and outside of the picture."""
+    x = RNG.standard_normal((2, 3, 6, 9)).astype(np.float32)
+    regions = (RNG.integers(-3, 14, (30, 4)) / 10).astype(np.float32)
+    images = RNG.integers(0, 2, 30).astype(np.int32)
+    case = Case("CropAndResize", (x, regions, images), (np.array(size, np.int32),), {"mode": mode, "extrapolation_value": -1.5})
+    agree(computed(case, tmp_path), expected(case), 1e-6)
+
+
+def test_a_crop_to_nothing_is_told(tmp_path: Path) -> None:
+    x, regions = np.zeros((1, 2, 3, 3), np.float32), np.zeros((1, 4), np.float32)
+    case = Case("CropAndResize", (x, regions, np.zeros(1, np.int32)), (np.array([0, 2], np.int32),))
+    with pytest.raises(ModelError, match=r"to \[0, 2\], bilinear, is not valid"):
+        computed(case, tmp_path)
