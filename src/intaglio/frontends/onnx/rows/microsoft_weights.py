@@ -59,6 +59,31 @@ def matmul_nbits(call: OnnxCall) -> Answer:
     return call.emit(MatMul(False, True), x, wide, call.maybe(5))
 
 
+FP4 = (0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 1 / 2, 1 / 6, 1 / 4)  # and the same below zero
+NF4 = (
+    -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+    -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+    0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
+)  # fmt: skip
+
+
+@importer("MatMulBnb4", domain=MS)
+def matmul_bnb4(call: OnnxCall) -> Answer:
+    """x times weights [n, k] as bitsandbytes stores them: the first in the high bits, places in a table, a scale for each block."""
+    x, rows, columns = call.value(0), call.integer("K"), call.integer("N")
+    block, turned = call.integer("block_size"), bool(call.integer("transB", 1))
+    stored, count = _constant(call, 1, "weights").reshape(-1), rows * columns
+    scales = widen(_constant(call, 2, "scales"), call.value(2).dtype).astype(np.float32).reshape(-1)
+    if block < 1 or stored.size != -(-count // 2) or scales.size != -(-count // block):
+        what = f"`MatMulBnb4` of {rows} x {columns} numbers in blocks of {block}"
+        raise Fault("shape-mismatch", f"{what}, with {stored.size} bytes and {scales.size} scales, is not valid")
+    table = np.array(NF4 if call.integer("quant_type") == 1 else [*FP4, *(-n for n in FP4)], np.float32)
+    codes = np.stack([stored >> np.uint8(4), stored & np.uint8(15)], axis=-1).reshape(-1)[:count]
+    weights = table[codes] * np.repeat(scales, block)[:count]
+    wide = call.constant(weights.reshape(columns, rows).astype(x.dtype.numpy), x.dtype)
+    return call.emit(MatMul(False, turned), x, wide)
+
+
 def _zero_points(call: OnnxCall, bits: int, columns: int, blocks: int) -> Array:
     given = call.value(3)
     found = _constant(call, 3, "zero points")
