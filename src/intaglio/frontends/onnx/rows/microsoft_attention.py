@@ -176,23 +176,45 @@ def angles(call: OnnxCall, table: Value, positions: Value, length: int) -> Value
     return call.emit(Gather(0), table, positions)
 
 
-@importer("RotaryEmbedding", domain=MS)
+@importer("RotaryEmbedding", "MRotaryEmbedding", domain=MS)
 def rotary_embedding(call: OnnxCall) -> Answer:
     x, positions, cos, sin = (call.value(n) for n in range(4))
-    if call.integer("is_packed_batching"):
-        raise unsupported("`RotaryEmbedding` of packed batches is not supported")
+    if call.integer("is_packed_batching") or (call.op == "MRotaryEmbedding" and call.real("scale", 1.0) != 1.0):
+        raise unsupported(f"`{call.op}` of packed batches, or with a scale, is not supported")
     size = call.integer("rotary_embedding_dim")
     flat = len(x.shape) == 3
     if flat:
         heads = call.integer("num_heads") or x.shape[2] // (2 * cos.shape[1])
         if size and not call.integer("num_heads"):
-            raise Fault("bad-attribute", "`RotaryEmbedding` of a part of each head has no `num_heads`")
+            raise Fault("bad-attribute", f"`{call.op}` of a part of each head has no `num_heads`")
         wide = split_heads(call, x, heads)
     else:
         wide = x
-    found = [angles(call, t, positions, wide.shape[2]) for t in (cos, sin)]
+    if call.op == "MRotaryEmbedding":
+        found = [_in_sections(call, t, positions) for t in (cos, sin)]
+    else:
+        found = [angles(call, t, positions, wide.shape[2]) for t in (cos, sin)]
     made = rotated(call, wide, found[0], found[1], bool(call.integer("interleaved")))
     return joined_heads(call, made) if flat else made
+
+
+def _in_sections(call: OnnxCall, table: Value, positions: Value) -> Value:
+    """Each angle by one of three positions, which are time, height and width."""
+    sections, half = call.ints("mrope_section") or [], table.shape[1]
+    if len(sections) != 3 or min(sections) < 0 or sum(sections) != half or len(positions.shape) != 3 or positions.shape[0] != 3:
+        what = f"`{call.op}` with the sections {sections} of {half} angles, at positions {list(positions.shape)}, is not valid"
+        raise Fault("bad-attribute", what)
+    if call.integer("mrope_layout"):
+        which = np.zeros(half, np.int64)
+        for n in (1, 2):
+            which[n : 3 * sections[n] : 3] = n
+    else:
+        which = np.repeat(np.arange(3), sections)
+    places = (reshape(call, part(call, positions, 0, n, 1), positions.shape[1:]) for n in range(3))
+    first, *others = (call.emit(Gather(0), table, place) for place in places)
+    for n, other in enumerate(others, 1):
+        first = call.emit(Where(), call.constant(which == n), other, first)
+    return first
 
 
 # GroupQueryAttention --------------------------------------------------------------------------------------------------------
