@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import intaglio
@@ -86,6 +87,56 @@ def test_it_is_compiled_as_well(name: str, tmp_path: Path) -> None:
     assert package.validate(inputs=CASES[name].feeds()).ok
 
 
+LAYOUTS = (
+    np.array([[0, 1, 3, 5, 8], [0, 1, 3, 6, 9]], np.int32),
+    np.array([[0, 0, 1, 1, 2, 1, 2, 3, -1], [0, 0, 1, 0, 1, 2, 0, 2, 3]], np.int32),
+)
+
+
+def blocks(given: tuple[Array, ...], lengths: list[int], turned: int, constant: bool = True) -> Case:
+    """With the layout of blocks as constants; ONNX Runtime, which does not care, has everything as inputs."""
+    cos, sin = (f(np.outer(np.arange(64), 0.5 ** np.arange(8))).astype(np.float32) for f in (np.cos, np.sin))
+    fields = {"num_heads": 4, "kv_num_heads": 2, "sparse_block_size": 16, "do_rotary": turned}
+    more = (*LAYOUTS, np.array([max(lengths)], np.int32), np.array(lengths, np.int32), cos, sin)
+    return Case("SparseAttention", given if constant else (*given, *more), more if constant else (), fields, 3)
+
+
+def words(batch: int, length: int) -> tuple[Array, ...]:
+    return (floats(batch, length, 64), *(floats(batch, length, 32) for _ in "kv"), *(floats(batch, 2, 64, 16) for _ in "kv"))
+
+
+@pytest.mark.parametrize("turned", [0, 1])
+@pytest.mark.parametrize(("length", "total"), [(3, 3), (1, 50), (40, 60)])
+def test_blocks_of_keys_are_left_out(length: int, total: int, turned: int, tmp_path: Path) -> None:
+    """A prompt, one word more, and several."""
+    given = words(2, length)
+    got = computed(blocks(given, [total, total], turned), tmp_path)
+    binding, session = bound(blocks(given, [total, total], turned, False))
+    session.run_with_iobinding(binding)
+    agree(got, binding.copy_outputs_to_cpu())
+
+
+def test_rows_of_different_lengths_give_what_each_gives_alone(tmp_path: Path) -> None:
+    """ONNX Runtime 1.31 takes the weights of another row there."""
+    given = words(2, 3)
+    together = computed(blocks(given, [50, 33], 1), tmp_path)
+    for n, length in enumerate((50, 33)):
+        alone = computed(blocks(tuple(a[n : n + 1] for a in given), [length], 1), tmp_path)
+        agree([a[n : n + 1] for a in together], alone, 1e-6)
+
+
+def bound(case: Case) -> tuple[Any, Any]:
+    """ONNX Runtime insists on caches that are inputs and outputs in one place."""
+    session = onnxruntime.InferenceSession(case.model().SerializeToString(), providers=["CPUExecutionProvider"])
+    binding, values = session.io_binding(), {n: onnxruntime.OrtValue.ortvalue_from_numpy(a) for n, a in case.feeds().items()}
+    for name, one in values.items():
+        binding.bind_ortvalue_input(name, one)
+    binding.bind_output("y0")
+    for output, cache in (("y1", "a3"), ("y2", "a4")):
+        binding.bind_ortvalue_output(output, values[cache])
+    return binding, session
+
+
 # Without a kernel for CPUs --------------------------------------------------------------------------------------------------
 
 
@@ -132,7 +183,16 @@ def test_gemma_turns_by_the_angles_it_is_given(tmp_path: Path) -> None:
     agree(computed(case, tmp_path), [turned(*sides[:2]), turned(*sides[2:])])
 
 
+def sparse(columns: int, block: int) -> Case:
+    caches = (floats(1, 2, 32, 16), floats(1, 2, 32, 16))
+    layout = (np.array([[0, 1, 2]], np.int32), np.array([[0, columns]], np.int32), np.array([1], np.int32), np.array([1], np.int32))
+    fields = {"num_heads": 2, "kv_num_heads": 2, "sparse_block_size": block}
+    return Case("SparseAttention", (floats(1, 1, 32), floats(1, 1, 32), floats(1, 1, 32), *caches), layout, fields)
+
+
 REFUSED: dict[str, tuple[Case, str]] = {
+    "a block that is not there": (sparse(2, 16), "not among 2 by 2"),
+    "too few blocks": (sparse(1, 8), "with blocks of 8"),
     "no cache": (Case("DecoderMaskedMultiHeadAttention", (QUERY, KEY, VALUE), (), {"num_heads": 4}), "without a cache"),
     "scores as a result": (
         Case("DecoderMaskedMultiHeadAttention", (QUERY, *PAST), (), {"num_heads": 4, "output_qk": 1}), "with scores as a result"),

@@ -220,7 +220,7 @@ def _in_sections(call: OnnxCall, table: Value, positions: Value) -> Value:
 # GroupQueryAttention --------------------------------------------------------------------------------------------------------
 
 
-def _grouped(call: OnnxCall, heads: int, groups: int) -> tuple[Value, Value, Value]:
+def grouped(call: OnnxCall, heads: int, groups: int) -> tuple[Value, Value, Value]:
     query, key, value = call.value(0), call.maybe(1), call.maybe(2)
     if key is None or value is None:  # all in one
         size = query.shape[2] // (heads + 2 * groups)
@@ -253,7 +253,7 @@ def group_query_attention(call: OnnxCall) -> Answer:
         raise Fault("bad-attribute", f"`GroupQueryAttention` has {heads} heads in {groups} groups")
     if call.integer("smooth_softmax", -1) > 0 or call.has(11) or call.text("k_quant_type", "NONE") != "NONE":
         raise unsupported("`GroupQueryAttention` with a smooth softmax, a sink or a quantised cache is not supported")
-    q, k, v = _grouped(call, heads, groups)
+    q, k, v = grouped(call, heads, groups)
     past = call.value(3).shape[2] if call.has(3) else 0
     length = q.shape[2]
     if call.integer("do_rotary"):
@@ -266,12 +266,12 @@ def group_query_attention(call: OnnxCall) -> Answer:
     if (counted := _checked_lengths(call, past, length)) is not None:
         allowed = call.emit(Where(), counted, allowed, call.constant(np.asarray(False)))
     scale = call.real("scale", 0.0) or 1 / math.sqrt(q.shape[3])
-    keys, values = (_repeated(call, x, heads // groups) for x in (k, v))
+    keys, values = (repeated(call, x, heads // groups) for x in (k, v))
     y = joined_heads(call, attend(call, q, keys, values, Scores(scale, call.real("softcap", 0.0), call.maybe(10), allowed)))
     return [y, k, v][: max(call.outputs, 1)]
 
 
-def _repeated(call: OnnxCall, x: Value, times: int) -> Value:
+def repeated(call: OnnxCall, x: Value, times: int) -> Value:
     """Each head of keys for several heads of queries."""
     if times == 1:
         return x
