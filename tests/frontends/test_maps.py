@@ -38,8 +38,7 @@ def package_of(proto: Any, folder: Path, entries: int, **options: Any) -> Packag
 
 
 def row_of(package: Package, given: dict[Any, Any]) -> Any:
-    inputs: Any = {"m": given}
-    return package.run(inputs)["y"]
+    return package.run({"m": given})["y"]
 
 
 def by_onnx_runtime(proto: Any, given: dict[Any, float]) -> Any:
@@ -184,8 +183,7 @@ def test_a_pipeline_that_begins_with_a_dict_vectorizer_is_compiled(sparse: bool,
     package = intaglio.compile(fitted, output=tmp_path / "p", lengths={"x": 5})
     for row in [*ROWS, {"size": 2.0, "other": 7.0}]:
         given = {f"{k}={v}" if isinstance(v, str) else k: 1.0 if isinstance(v, str) else v for k, v in row.items()}
-        inputs: Any = {"x": given}
-        found = package.run(inputs)
+        found = package.run({"x": given})
         assert found["label"][0] == fitted.predict([row])[0]
         np.testing.assert_allclose(found["probabilities"], fitted.predict_proba([row]), rtol=0, atol=1e-6)
     assert package.validate().ok

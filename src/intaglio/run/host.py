@@ -23,7 +23,7 @@ from intaglio.package.at_sizes import ends_at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.package.size_info import SizeInfo
 from intaglio.package.weights import is_sound, weights_file
-from intaglio.run.map_entries import with_entries
+from intaglio.run.map_entries import NamedInputs, with_entries
 
 ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed", 3: "size-out-of-bounds", 21: "accelerator-failed"}
 FIRMWARE_ERRORS = {
@@ -250,7 +250,7 @@ def _aligned(size_bytes: int, alignment: int) -> tuple[Array, np.ndarray[tuple[i
 # Named arrays to positions and back -----------------------------------------------------------------------------------
 
 
-def ordered_inputs(manifest: Manifest, given: Mapping[str, Array], *, steps: bool = False) -> list[Array]:
+def ordered_inputs(manifest: Manifest, given: NamedInputs, *, steps: bool = False) -> list[Array]:
     """Arrays by the names of the model, C fields, or `in0`, `in1`, ... as the library wants them."""
     given = with_entries(given, manifest)
     taken: dict[str, int] = {}

@@ -13,6 +13,8 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.package.manifest import Manifest, TensorInfo
 
+NamedInputs = Mapping[str, Array | Mapping[str, object] | Mapping[int, object]]  # arrays by name; a map as it is
+
 
 def is_of_map(info: TensorInfo, manifest: Manifest) -> bool:
     """Keys of a map, or values?"""
@@ -27,7 +29,7 @@ def as_map(inputs: Mapping[str, Array], name: str) -> dict[Any, Any]:
     return dict(reversed(list(pairs)))
 
 
-def with_entries(given: Mapping[str, Any], manifest: Manifest) -> dict[str, Any]:
+def with_entries(given: NamedInputs, manifest: Manifest) -> dict[str, Any]:
     """Maps among the inputs as arrays of keys and values. Where there is room for more entries, the first is repeated."""
     infos = {info.name: info for info in manifest.inputs}
     found: dict[str, Any] = {}
