@@ -104,6 +104,8 @@ CASES: dict[str, Case] = {
     "GatherBlockQuantized": Case(
         "GatherBlockQuantized", (), (whole(0, 256, 5, 32, dtype=np.uint8), np.array([3, 0, 4]), floats(5, 2, scale=0.1)),
         {"bits": 8, "block_size": 16, "quantize_axis": 1, "gather_axis": 0}),
+    "MatMulNBits in an order": Case(
+        "MatMulNBits", (floats(5, 48),), (PACKED, SCALES, None, whole(0, 3, 48)), {"K": 48, "N": 6, "bits": 4, "block_size": 16}),
 }  # fmt: skip
 
 
@@ -131,9 +133,13 @@ def test_it_is_compiled_as_well(name: str, tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[Case, str]] = {
     "an order of columns": (
-        Case("MatMulNBits", (floats(5, 48),), (PACKED, SCALES, None, whole(0, 3, 48)), {"K": 48, "N": 6, "bits": 4,
+        Case("MatMulNBits", (floats(5, 48),), (PACKED, SCALES, None, whole(3, 5, 48)), {"K": 48, "N": 6, "bits": 4,
         "block_size": 16}),
-        "an order of its columns"),
+        "an order that does not name 3 blocks"),
+    "an order and zero points": (
+        Case("MatMulNBits", (floats(5, 48),), (PACKED, SCALES, whole(0, 256, 12, dtype=np.uint8), whole(0, 3, 48)),
+             {"K": 48, "N": 6, "bits": 4, "block_size": 16}),
+        "ONNX Runtime ignores the zero points"),
     "weights that are data": (Case(
         "MatMulNBits", (floats(5, 48), PACKED), (SCALES,), {"K": 48, "N": 6, "block_size": 16}), "depend on data"),
     "packed batches": (

@@ -41,19 +41,25 @@ def constant_of(call: OnnxCall, index: int, what: str) -> Array:
 
 @importer("MatMulNBits", domain=MS)
 def matmul_nbits(call: OnnxCall) -> Answer:
-    """x times weights [n, k] in blocks along k, each with a scale and perhaps a zero point."""
+    """x times weights [n, k] in blocks along k, each with a scale and perhaps a zero point. An order says of each k its block."""
     x, rows, columns = call.value(0), call.integer("K"), call.integer("N")
     bits, block = call.integer("bits", 4), call.integer("block_size")
-    if bits not in (2, 4, 8) or block < 1 or call.has(4):
-        raise unsupported(f"`MatMulNBits` with {bits} bits, blocks of {block}, or an order of its columns is not supported")
+    if bits not in (2, 4, 8) or block < 1:
+        raise unsupported(f"`MatMulNBits` with {bits} bits and blocks of {block} is not supported")
+    if call.has(3) and call.has(4):
+        what = "`MatMulNBits` with an order and with zero points, where ONNX Runtime ignores the zero points"
+        raise unsupported(what, "quantise symmetrically, or without an order of activations")
     blocks = -(-rows // block)
     stored = constant_of(call, 1, "weights")
     if stored.size * 8 // bits != columns * blocks * block or x.shape[-1] != rows:
         raise Fault("shape-mismatch", f"`MatMulNBits` of {list(x.shape)} with weights {list(stored.shape)} for {rows} x {columns}")
-    codes = unpacked(stored.reshape(columns, blocks, -1), bits).reshape(columns, blocks, block).astype(np.float32)
-    scales = widen(constant_of(call, 2, "scales"), call.value(2).dtype).astype(np.float32).reshape(columns, blocks, 1)
-    zero = _zero_points(call, bits, columns, blocks) if call.has(3) else np.asarray(2 ** (bits - 1), np.float32)
-    weights = ((codes - zero) * scales).reshape(columns, blocks * block)[:, :rows]
+    codes = unpacked(stored.reshape(columns, -1), bits).reshape(columns, -1)[:, :rows].astype(np.float32)
+    order = constant_of(call, 4, "order").reshape(-1)[:rows] if call.has(4) else np.arange(rows) // block
+    if order.size != rows or order.min() < 0 or order.max() >= blocks:
+        raise Fault("bad-attribute", f"`MatMulNBits` has an order that does not name {blocks} blocks for {rows} rows")
+    scales = widen(constant_of(call, 2, "scales"), call.value(2).dtype).astype(np.float32).reshape(columns, blocks)
+    zero = _zero_points(call, bits, columns, blocks)[:, order] if call.has(3) else np.asarray(2 ** (bits - 1), np.float32)
+    weights = (codes - zero) * scales[:, order]
     wide = call.constant(np.ascontiguousarray(weights.astype(np.float32)))
     wide = wide if x.dtype is DType.F32 else call.constant(weights.astype(x.dtype.numpy), x.dtype)
     return call.emit(MatMul(False, True), x, wide, call.maybe(5))
@@ -88,9 +94,9 @@ def _zero_points(call: OnnxCall, bits: int, columns: int, blocks: int) -> Array:
     given = call.value(3)
     found = constant_of(call, 3, "zero points")
     if given.dtype.is_float:
-        return widen(found, given.dtype).astype(np.float32).reshape(columns, blocks, 1)
+        return widen(found, given.dtype).astype(np.float32).reshape(columns, blocks)
     flat = unpacked(found.reshape(columns, -1).astype(np.uint8), bits)[:, :blocks]
-    return flat.astype(np.float32).reshape(columns, blocks, 1)
+    return flat.astype(np.float32).reshape(columns, blocks)
 
 
 @importer("GatherBlockQuantized", domain=MS)
