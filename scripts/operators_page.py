@@ -47,7 +47,7 @@ globalmaxpooling2d globalmaxpooling3d bucketize isfinite unsortedsegmentmax unso
 nonmaxsuppressionv5 threshold bitwiseleftshift bitwiserightshift broadcastargs segmentids compare clamp negate shiftleft
 signalwindow signalfftautoscale signalenergy signalfilterbank signalfilterbanksquareroot signalfilterbankspectralsubtraction
 signalpcan signalfilterbanklog dictvectorizer castmap maxroipool mulinteger reducesuminteger matmulinteger16 unfoldtensor sampleop
-torchembedding isallfinite murmurhash3 ngramrepeatblock
+torchembedding isallfinite murmurhash3 ngramrepeatblock maxpoolwithmask
 """
 _FOUND = "nonzero unique nonmaxsuppression range compress stringsplit where"
 _DRAWN = "randomnormal randomnormallike randomuniform randomuniformlike randomstandardnormal bernoulli multinomial"

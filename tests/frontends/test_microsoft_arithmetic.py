@@ -38,6 +38,10 @@ CASES: dict[str, Case] = {
     "MurmurHash3 with a seed": Case("MurmurHash3", (floats(3, 4),), (), {"seed": 123456789}),
     "MurmurHash3 of 64 bits": Case("MurmurHash3", (whole(-(2**62), 2**62, 50, dtype=np.int64),), (), {"seed": 7}),
     "MurmurHash3 of doubles": Case("MurmurHash3", (floats(20).astype(np.float64),), (), {"positive": 0}),
+    "MaxpoolWithMask": Case(
+        "MaxpoolWithMask", (floats(2, 3, 7, 8), whole(0, 4, 1, 1, 7, 8)), (),
+        {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 0, 1, 2]}),
+    "MaxpoolWithMask of rows": Case("MaxpoolWithMask", (floats(2, 3, 9), whole(0, 2, 1, 1, 9)), (), {"kernel_shape": [3]}),
     "MatMulInteger16": Case(
         "MatMulInteger16", (whole(-(2**15), 2**15, 3, 4, dtype=np.int16), whole(-99, 99, 4, 2, dtype=np.int16))),
     "MatMulBnb4 of NF4": Case("MatMulBnb4", (X,), (FOUR_BITS, floats(30)), {**SIZES, "quant_type": 1}),
@@ -119,6 +123,7 @@ def test_a_sparse_matrix_is_multiplied_as_a_dense_one(tmp_path: Path) -> None:
 REFUSED: dict[str, tuple[Case, str]] = {
     "pads that are data": (Case("ConvTransposeWithDynamicPads", (X, floats(5, 3, 3), np.array([1, 0]))), "depend on data"),
     "slices that are too long": (Case("UnfoldTensor", (X,), (), {"size": 25}), "24 numbers into 25"),
+    "several masks": (Case("MaxpoolWithMask", (X, whole(0, 2, 2, 5, 24)), (), {"kernel_shape": [3]}), "with a mask of"),
     "no square": (Case("Inverse", (X,)), r"`Inverse` of \[2, 5, 24\]"),
     "groups of no words": (Case("NGramRepeatBlock", (SAID, floats(2, 6)), (), {"ngram_size": 0}), "in groups of 0"),
     "a hash of bytes": (Case("MurmurHash3", (whole(0, 9, 3, dtype=np.uint8),)), "`MurmurHash3` of u8"),

@@ -58,7 +58,6 @@ ONNX: tuple[tuple[str, str, str], ...] = (
     ("com.microsoft", "*NGramHashMapping", "compute the hashes of words in your application, and give the model their numbers"),
     ("com.microsoft", "DynamicTimeWarping", _LENGTH),
     ("com.microsoft", "BifurcationDetector", _LENGTH),
-    ("com.microsoft", "MaxpoolWithMask", "it is made for one model, and a window ends where the mask does: use `MaxPool`"),
     ("com.microsoft", "AttnLSTM", "export it as `LSTM`, with its attention as products"),
     ("com.microsoft", "*", "it is ONNX Runtime's own: use the model from before its optimiser or quantiser, or export it again"),
     ("ai.onnx.contrib", "*", "it is a tokeniser or a picture decoder of onnxruntime-extensions: cut the model after it"),

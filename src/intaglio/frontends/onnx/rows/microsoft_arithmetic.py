@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from intaglio.frontends.building import cast, concat, expand, part, reshape, transpose, unsqueeze
+from intaglio.frontends.building import cast, concat, expand, padded, part, reshape, transpose, unsqueeze
 from intaglio.frontends.onnx.call import TABLE, Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
+from intaglio.frontends.onnx.rows.pooling import pool_window
 from intaglio.frontends.onnx.rows.signal import by_matrix, dft_matrix, real_inverse
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -19,6 +20,7 @@ from intaglio.ops.binary import (
     Div,
     Equal,
     LogicalOr,
+    Max,
     Mul,
     ShiftLeft,
     ShiftRight,
@@ -26,6 +28,7 @@ from intaglio.ops.binary import (
     Where,
 )
 from intaglio.ops.index import Gather, GatherElements, ScatterElements
+from intaglio.ops.move import Slice
 from intaglio.ops.reduce import ArgReduce, Reduce
 from intaglio.ops.small import BitCast
 from intaglio.ops.unary import Abs, IsInf, IsNan, LogicalNot
@@ -72,6 +75,34 @@ def is_all_finite(call: OnnxCall) -> Answer:
     if found is None:
         raise Fault("bad-attribute", "`IsAllFinite` of nothing is not valid")
     return call.emit(LogicalNot(), found)
+
+
+@importer("MaxpoolWithMask", domain=MS)
+def max_pool_with_mask(call: OnnxCall) -> Answer:
+    """A window takes the numbers of each of its rows up to the first that is masked. The very first of a picture masks nothing."""
+    x, mask = call.value(0), call.value(1)
+    kernel, strides, dilations, pads, _ = pool_window(call, x)
+    rank = len(kernel)
+    if mask.shape != (1, 1, *x.shape[2:]) or set(dilations) != {1} or x.dtype is not DType.F32:
+        what = f"`MaxpoolWithMask` of {list(x.shape)} with a mask of {list(mask.shape)} is not supported"
+        raise unsupported(what, "give one mask for all channels")
+    seen = call.emit(LogicalNot(), call.emit(Equal(), mask, call.like(0, mask)))
+    if rank > 1:
+        first = np.zeros(mask.shape, bool)
+        first.flat[0] = True
+        seen = call.emit(LogicalOr(), seen, call.constant(first))
+    around = [0, 0, *pads[:rank], 0, 0, *pads[rank:]]
+    lowest = float(np.finfo(np.float32).min)
+    wide = padded(call, x, around, value=lowest)
+    inside = padded(call, cast(call, seen, DType.U8), around, value=1.0)
+    counts = [(n - k) // s + 1 for n, k, s in zip(wide.shape[2:], kernel, strides, strict=True)]
+    steps, y, so_far = (1, 1, *strides), None, inside
+    for place in np.ndindex(*kernel):
+        here, now = (call.emit(Slice((0, 0, *place), steps, (*v.shape[:2], *counts)), v) for v in (wide, inside))
+        so_far = now if place[-1] == 0 else call.emit(Mul(), so_far, now)
+        one = call.emit(Where(), cast(call, so_far, DType.BOOL), here, call.like(lowest, here))
+        y = one if y is None else call.emit(Max(), y, one)
+    return y
 
 
 # Complex numbers: the last axis is a real and an imaginary part -------------------------------------------------------------
