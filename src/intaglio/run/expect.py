@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import numpy as np
 from intaglio.errors import IntaglioError, ToolError
 from intaglio.ir.graph import Array, Graph, Value
 from intaglio.ir.operator import BadOperator
-from intaglio.ir.types import DType, Layout
+from intaglio.ir.types import DType, Shape
 from intaglio.ops.binary import Equal
 from intaglio.ops.convert import Cast
 from intaglio.ops.found import AsSize
@@ -83,7 +83,8 @@ def _at_share(
 def _first_vectors(
     references: list[Reference], manifest: Manifest, graph: Graph, refused: list[Exception]
 ) -> Vectors | None:  # fmt: skip
-    names, known = [info.name for info in manifest.inputs], compared_with(graph)
+    shapes = {info.name: info.shape for info in manifest.inputs}
+    names, known = list(shapes), compared_with(graph) | words_for(graph, shapes)
     bounded = bool(manifest.options.get("most")) or any(isinstance(node.op, AsSize) for node in graph.nodes)
     own = references[-1] if bounded else None
     macs = sum(n.op.macs([None if v is None else v.type for v in n.inputs], n.output.type) for n in graph.nodes)
@@ -120,8 +121,6 @@ def compared_with(graph: Graph) -> dict[str, Likely]:
         if isinstance(node.op, AsSize) and (given := _taken_from(graph, node.inputs[0])) is not None:
             found[given.origin or given.name] = (node.op.low + node.op.high + 1) // 2, node.op.low
     for value in graph.inputs:
-        if value.type.layout is Layout.TEXT:
-            found |= _words_for(graph, value)
         if not value.dtype.is_int:
             continue
         for node in graph.nodes:
@@ -136,21 +135,24 @@ def compared_with(graph: Graph) -> dict[str, Likely]:
     return found
 
 
-def _words_for(graph: Graph, value: Value) -> dict[str, Likely]:
-    """Strings that are looked up in a table: there words of the table, one after the other, are the likely value, and a string
-    that is not in it."""
-    trimmed = {value, *(node.output for node in graph.nodes if isinstance(node.op, TextTrim) and node.inputs[0] is value)}
+def words_for(graph: Graph, shapes: Mapping[str, Shape]) -> dict[str, Likely]:
+    """Inputs that are strings and looked up in a table: there words of the table, one after the other, are the likely value, and a
+    string that is not in it."""
+    found: dict[str, Likely] = {}
+    trimmed = {node.output: node.inputs[0] for node in graph.nodes if isinstance(node.op, TextTrim)}
     for node in graph.nodes:
-        table = node.inputs[1] if isinstance(node.op, TextFind) and node.inputs[0] in trimmed else None
-        if table is not None and table.data is not None and len(table.data):
-            width = value.shape[-1]
-            rows = np.zeros((len(table.data) + 1, max(width, table.data.shape[-1])), np.uint8)
-            rows[:-1, : table.data.shape[-1]] = table.data
-            rows = rows[~rows[:, width:].any(axis=1), :width]
-            count = value.type.elements // width
-            chosen = rows[np.arange(count) % len(rows)].reshape(value.shape)
-            return {value.origin or value.name: (chosen, np.zeros_like(chosen))}
-    return {}
+        if not isinstance(node.op, TextFind):
+            continue
+        text, table = (trimmed.get(value, value) if value is not None else None for value in node.inputs[:2])
+        if text is None or table is None or table.data is None or (text.origin or text.name) not in shapes:
+            continue
+        *shape, width = shapes[text.origin or text.name]
+        rows = np.zeros((len(table.data) + 1, max(width, table.data.shape[-1])), np.uint8)
+        rows[:-1, : table.data.shape[-1]] = table.data
+        rows = rows[~rows[:, width:].any(axis=1), :width]
+        chosen = rows[np.arange(math.prod(shape)) % len(rows)].reshape(*shape, width)
+        found.setdefault(text.origin or text.name, (chosen, np.zeros_like(chosen)))
+    return found
 
 
 def _taken_from(graph: Graph, value: Value | None) -> Value | None:

@@ -287,7 +287,8 @@ def _infos_for(manifest: Manifest, given: Mapping[str, Array], steps: bool) -> t
         array = next((given[key] for key in (info.name, info.field, f"in{index}") if key in given), None)
         if array is None:
             return manifest.inputs
-        shapes.append(np.shape(array)[1:] if steps else np.shape(array))
+        width = info.shape[-1:] if info.text and is_text(np.asarray(array)) else ()
+        shapes.append((*(np.shape(array)[1:] if steps else np.shape(array)), *width))
     try:
         return ends_at_sizes(manifest, sizes_of(manifest, shapes)).inputs
     except ValueError as error:
