@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import pytest
 from onnx import ValueInfoProto, helper, numpy_helper
 
+from intaglio.errors import ModelError
 from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
 from intaglio.ops.evaluate import evaluate_graph
@@ -74,3 +76,9 @@ def agree(got: list[Array], want: list[Any], bound: float = 2e-4) -> None:
             np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound)
         else:
             assert np.array_equal(mine, theirs)
+
+
+def is_refused(case: Case, reason: str, folder: Path) -> None:
+    with pytest.raises(ModelError, match=reason) as caught:
+        load(saved(case.model(), folder))
+    assert caught.value.hint
