@@ -46,7 +46,8 @@ relun1to1 hardmax topk topkv2 eq ne lt le gt ge any all amax amin maxpooling1d m
 globalmaxpooling2d globalmaxpooling3d bucketize isfinite unsortedsegmentmax unsortedsegmentmin nonmaxsuppressionv4
 nonmaxsuppressionv5 threshold bitwiseleftshift bitwiserightshift broadcastargs segmentids compare clamp negate shiftleft
 signalwindow signalfftautoscale signalenergy signalfilterbank signalfilterbanksquareroot signalfilterbankspectralsubtraction
-signalpcan signalfilterbanklog
+signalpcan signalfilterbanklog dictvectorizer castmap maxroipool mulinteger reducesuminteger matmulinteger16 unfoldtensor sampleop
+torchembedding isallfinite murmurhash3 ngramrepeatblock maxpoolwithmask
 """
 _FOUND = "nonzero unique nonmaxsuppression range compress stringsplit where"
 _DRAWN = "randomnormal randomnormallike randomuniform randomuniformlike randomstandardnormal bernoulli multinomial"

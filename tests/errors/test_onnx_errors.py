@@ -423,7 +423,11 @@ def test_external_data_beside_the_model_is_read(tmp_path: Path) -> None:
     [
         ("com.microsoft", "NhwcSomething", "ORT_ENABLE_BASIC"),
         ("com.microsoft.nchwc", "Conv", "ORT_ENABLE_BASIC"),
-        ("com.microsoft", "BeamSearch", "before its optimiser"),
+        ("com.microsoft", "GatedDeltaNet", "before its optimiser"),
+        ("com.microsoft", "BeamSearch", "compile the decoder alone"),
+        ("com.microsoft", "RemovePadding", "without padding"),
+        ("com.microsoft", "QOrderedMatMul", "MatMulNBits"),
+        ("com.microsoft", "DynamicTimeWarping", "as long as the data makes it"),
         ("ai.onnx.contrib", "BertTokenizer", "cut the model after it"),
         ("org.pytorch.aten", "ATen", "`.pt2`"),
         ("TRT", "EfficientNMS_TRT", "select boxes in your code"),

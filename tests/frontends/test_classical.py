@@ -134,7 +134,6 @@ def test_a_domain_that_the_file_does_not_declare_is_the_newest(tmp_path: Path) -
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "maps": ("DictVectorizer", {"string_vocabulary": ["a"]}, "maps are not supported"),
     "half of the categories": ("CategoryMapper", {"cats_int64s": [1], "cats_strings": ["a", "b"]}, "2 strings and 1 numbers"),
     "keys of another kind": ("LabelEncoder", {"keys_strings": ["a"], "values_int64s": [1]}, "its input is numbers"),
     "categories of another kind": ("OneHotEncoder", {"cats_strings": ["a"]}, "its input is numbers"),

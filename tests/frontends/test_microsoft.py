@@ -2,57 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
-from onnx import ValueInfoProto, helper, numpy_helper
 
 import intaglio
 from intaglio.errors import ModelError
 from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
 from intaglio.ops.evaluate import evaluate_graph
-from intaglio.run.saturation import without_saturation
+from support.microsoft_cases import Case, expected, floats, whole
 from support.onnx_models import saved
-
-RNG = np.random.default_rng(9)
-OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-
-
-def floats(*shape: int, scale: float = 1.0) -> Array:
-    return (RNG.standard_normal(shape) * scale).astype(np.float32)
-
-
-def whole(low: int, high: int, *shape: int, dtype: Any = np.int32) -> Array:
-    return np.asarray(RNG.integers(low, high, shape)).astype(dtype)
-
-
-@dataclass(frozen=True)
-class Case:
-    """Operands by position: data (`given`) or constants; None is absent."""
-
-    op: str
-    given: tuple[Any, ...]
-    constants: tuple[Any, ...] = ()
-    fields: dict[str, Any] = field(default_factory=dict)
-    outputs: int = 1
-
-    def model(self) -> Any:
-        names = ["" if a is None else f"a{n}" for n, a in enumerate((*self.given, *self.constants))]
-        results = [f"y{n}" for n in range(self.outputs)]
-        one = helper.make_node(self.op, names, results, domain="com.microsoft", **self.fields)
-        inputs = [helper.make_tensor_value_info(f"a{n}", helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-                  for n, a in enumerate(self.given) if a is not None]  # fmt: skip
-        held = [numpy_helper.from_array(a, f"a{n}") for n, a in enumerate(self.constants, len(self.given)) if a is not None]
-        graph = helper.make_graph([one], "g", inputs, [ValueInfoProto(name=r) for r in results], held)
-        return helper.make_model(graph, opset_imports=OPSETS, ir_version=10)
-
-    def feeds(self) -> dict[str, Array]:
-        return {f"a{n}": a for n, a in enumerate(self.given) if a is not None}
 
 
 def half(size: int, rows: int = 32) -> tuple[Array, Array]:
@@ -143,14 +104,9 @@ CASES: dict[str, Case] = {
     "GatherBlockQuantized": Case(
         "GatherBlockQuantized", (), (whole(0, 256, 5, 32, dtype=np.uint8), np.array([3, 0, 4]), floats(5, 2, scale=0.1)),
         {"bits": 8, "block_size": 16, "quantize_axis": 1, "gather_axis": 0}),
+    "MatMulNBits in an order": Case(
+        "MatMulNBits", (floats(5, 48),), (PACKED, SCALES, None, whole(0, 3, 48)), {"K": 48, "N": 6, "bits": 4, "block_size": 16}),
 }  # fmt: skip
-
-
-def expected(case: Case) -> list[Any]:
-    model = case.model()
-    without_saturation(model)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, case.feeds()))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -177,9 +133,13 @@ def test_it_is_compiled_as_well(name: str, tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[Case, str]] = {
     "an order of columns": (
-        Case("MatMulNBits", (floats(5, 48),), (PACKED, SCALES, None, whole(0, 3, 48)), {"K": 48, "N": 6, "bits": 4,
+        Case("MatMulNBits", (floats(5, 48),), (PACKED, SCALES, None, whole(3, 5, 48)), {"K": 48, "N": 6, "bits": 4,
         "block_size": 16}),
-        "an order of its columns"),
+        "an order that does not name 3 blocks"),
+    "an order and zero points": (
+        Case("MatMulNBits", (floats(5, 48),), (PACKED, SCALES, whole(0, 256, 12, dtype=np.uint8), whole(0, 3, 48)),
+             {"K": 48, "N": 6, "bits": 4, "block_size": 16}),
+        "ONNX Runtime ignores the zero points"),
     "weights that are data": (Case(
         "MatMulNBits", (floats(5, 48), PACKED), (SCALES,), {"K": 48, "N": 6, "block_size": 16}), "depend on data"),
     "packed batches": (

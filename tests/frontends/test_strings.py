@@ -76,6 +76,14 @@ def test_a_package_with_strings_validates_and_tests_itself(text_package: Package
     assert text_package.validation is not None and "onnxruntime" in text_package.validation.reference
 
 
+def test_words_over_a_range_are_looked_up_too(tmp_path: Path) -> None:
+    one = node("LabelEncoder", "s", "y", keys_strings=["a", "b"], values_int64s=[5, 3], default_int64=-1, **ML)
+    proto = model([one], [value("s", ["n"], STRING)], [value("y", None, INT64)], opset=17, opsets=OPSETS)
+    package = intaglio.compile(saved(proto, tmp_path), output=tmp_path / "package", dims={"n": "1..6"})
+    assert package.run({"s": words("b", "c", "a")})["y"].tolist() == [3, -1, 5]
+    assert set(np.load(package.folder / "test" / "out0.npy").tolist()) == {5, 3, -1}
+
+
 def test_a_string_that_is_too_long_is_told(text_package: Package) -> None:
     with pytest.raises(UserError, match="has 17 bytes, at most 16 fit") as caught:
         text_package.run({**INPUTS, "s": words(*["x" * 17] * 6)})

@@ -27,11 +27,14 @@ def save_object(
     model: Any, framework: str, example_inputs: tuple[object, ...] | None, path: Path, note: Callable[[str], None]
 ) -> None:
     """The object as an ONNX file."""
-    rows, columns = _shape(model, example_inputs)
-    made = _of_catboost(model, path) if framework == "catboost" else _converted(model, framework, columns)
-    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
-    if example_inputs and (kind := _WHOLE.get(str(getattr(example_inputs[0], "dtype", "")))):
-        _cast_input(made, kind)
+    if framework == "sklearn" and _takes_maps(model):
+        made = _of_maps(model, note)
+    else:
+        rows, columns = _shape(model, example_inputs)
+        made = _of_catboost(model, path) if framework == "catboost" else _converted(model, framework, columns)
+        made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
+        if example_inputs and (kind := _WHOLE.get(str(getattr(example_inputs[0], "dtype", "")))):
+            _cast_input(made, kind)
     _without_strings(made, note)
     path.write_bytes(made.SerializeToString())
 
@@ -46,6 +49,21 @@ def _cast_input(model: Any, kind: int) -> None:
         node.input[:] = [floats if name == given.name else name for name in node.input]
     given.type.tensor_type.elem_type = kind
     model.graph.node.insert(0, helper.make_node("Cast", [given.name], [floats], to=_FLOAT))
+
+
+def _takes_maps(model: Any) -> bool:
+    """Is the first step a `DictVectorizer`?"""
+    steps = getattr(model, "steps", None)
+    return type(steps[0][1] if steps else model).__name__ == "DictVectorizer"
+
+
+def _of_maps(model: Any, note: Callable[[str], None]) -> Any:
+    """With a map as the input."""
+    converter = _needed("skl2onnx", "sklearn")
+    types = importlib.import_module("skl2onnx.common.data_types")
+    inputs = [("x", types.DictionaryType(types.StringTensorType([1]), types.FloatTensorType([1])))]
+    note("the map `x` takes numbers: for a feature that is a string, give the entry `NAME=STRING` the value 1")
+    return _tried("skl2onnx", lambda: _with_plain_scores(converter, model, inputs))
 
 
 def _of_catboost(model: Any, path: Path) -> Any:

@@ -31,11 +31,34 @@ BUILT_IN: tuple[tuple[str, str], ...] = (
     ("STABLEHLO_CUSTOM_CALL", "the file does not define what is called: export the model without it"),
 )
 _OPTIMISED = "it was put in by ONNX Runtime's optimiser: use the model from before that, or save it with `ORT_ENABLE_BASIC`"
+_SEARCHES = "it runs a decoder word by word: compile the decoder alone, and choose the words in your application"
+_UNPADDED = "it is for rows of different lengths without padding, on GPUs: export the model without that"
+_ONE_PROCESSOR = "its numbers are stored for one kind of processor: quantise into `MatMulNBits` or `QuantizeLinear` instead"
+_LENGTH = "its result is as long as the data makes it: compute it in your application, and cut the model before it"
 ONNX: tuple[tuple[str, str, str], ...] = (
     ("com.microsoft.nchwc", "*", _OPTIMISED),
     ("com.ms.internal.nhwc", "*", _OPTIMISED),
     ("com.microsoft.experimental", "*", _OPTIMISED),
     ("com.microsoft", "Nhwc*", _OPTIMISED),
+    ("com.microsoft", "*Search", _SEARCHES),
+    ("com.microsoft", "Sampling", _SEARCHES),
+    ("com.microsoft", "Packed*", _UNPADDED),
+    ("com.microsoft", "Varlen*", _UNPADDED),
+    ("com.microsoft", "*Padding", _UNPADDED),
+    ("com.microsoft", "*Paged*", "it reads a cache in pages, which its runtime fills: export with a cache that is a tensor"),
+    ("com.microsoft", "QOrdered*", _ONE_PROCESSOR),
+    ("com.microsoft", "*WithOrder", _ONE_PROCESSOR),
+    ("com.microsoft", "*BFP", _ONE_PROCESSOR),
+    ("com.microsoft", "*Fp[48]*", _ONE_PROCESSOR),
+    ("com.microsoft", "GemmFloat8", _ONE_PROCESSOR),
+    ("com.microsoft", "MatMulFpQ4", _ONE_PROCESSOR),
+    ("com.microsoft", "EPContext", "the file was compiled for an accelerator: use the model from before that"),
+    ("com.microsoft", "Snpe", "the file was compiled for an accelerator: use the model from before that"),
+    ("com.microsoft", "Tokenizer", STRINGS),
+    ("com.microsoft", "*NGramHashMapping", "compute the hashes of words in your application, and give the model their numbers"),
+    ("com.microsoft", "DynamicTimeWarping", _LENGTH),
+    ("com.microsoft", "BifurcationDetector", _LENGTH),
+    ("com.microsoft", "AttnLSTM", "export it as `LSTM`, with its attention as products"),
     ("com.microsoft", "*", "it is ONNX Runtime's own: use the model from before its optimiser or quantiser, or export it again"),
     ("ai.onnx.contrib", "*", "it is a tokeniser or a picture decoder of onnxruntime-extensions: cut the model after it"),
     ("org.pytorch.aten", "*", "PyTorch wrote its own operator: export with `dynamo=True`, or compile the `.pt2` file"),

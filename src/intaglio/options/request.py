@@ -186,8 +186,8 @@ class Request:
         word="--max", keyword="max", record=lambda r: _pairs(r.most),
     )  # fmt: skip
     lengths: Mapping[str, int] = option(
-        {}, kinds.LENGTHS, "import", "Number of members of an input that is a sequence; 0: an optional is absent.", "INPUT=N",
-        word="--length", record=lambda r: _pairs(r.lengths),
+        {}, kinds.LENGTHS, "import", "Members of an input that is a sequence, entries of a map; 0: an optional is absent.",
+        "INPUT=N", word="--length", record=lambda r: _pairs(r.lengths),
     )  # fmt: skip
     random: str = option(
         "0", kinds.TEXT, "import", "Seed of random operators; input: their numbers are inputs.", "SEED", record=lambda r: r.random

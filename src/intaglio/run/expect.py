@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 
@@ -13,11 +13,12 @@ import numpy as np
 from intaglio.errors import IntaglioError, ToolError
 from intaglio.ir.graph import Array, Graph, Value
 from intaglio.ir.operator import BadOperator
-from intaglio.ir.types import DType
+from intaglio.ir.types import DType, Shape
 from intaglio.ops.binary import Equal
 from intaglio.ops.convert import Cast
 from intaglio.ops.found import AsSize
 from intaglio.ops.move import Reshape, Slice
+from intaglio.ops.strings import TextFind, TextTrim
 from intaglio.package.at_sizes import at_sizes
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import KINDS, OTHER_SIZES, Vectors, random_inputs, sizes_at, write_vectors
@@ -82,7 +83,8 @@ def _at_share(
 def _first_vectors(
     references: list[Reference], manifest: Manifest, graph: Graph, refused: list[Exception]
 ) -> Vectors | None:  # fmt: skip
-    names, known = [info.name for info in manifest.inputs], compared_with(graph)
+    shapes = {info.name: info.shape for info in manifest.inputs}
+    names, known = list(shapes), compared_with(graph) | words_for(graph, shapes)
     bounded = bool(manifest.options.get("most")) or any(isinstance(node.op, AsSize) for node in graph.nodes)
     own = references[-1] if bounded else None
     macs = sum(n.op.macs([None if v is None else v.type for v in n.inputs], n.output.type) for n in graph.nodes)
@@ -130,6 +132,26 @@ def compared_with(graph: Graph) -> dict[str, Likely]:
                         found.setdefault(value.origin or value.name, (int(other.data.flat[0]),) * 2)
                     elif other.shape == value.shape:
                         found.setdefault(value.origin or value.name, (other.data, other.data))
+    return found
+
+
+def words_for(graph: Graph, shapes: Mapping[str, Shape]) -> dict[str, Likely]:
+    """Inputs that are strings and looked up in a table: there words of the table, one after the other, are the likely value, and a
+    string that is not in it."""
+    found: dict[str, Likely] = {}
+    trimmed = {node.output: node.inputs[0] for node in graph.nodes if isinstance(node.op, TextTrim)}
+    for node in graph.nodes:
+        if not isinstance(node.op, TextFind):
+            continue
+        text, table = (trimmed.get(value, value) if value is not None else None for value in node.inputs[:2])
+        if text is None or table is None or table.data is None or (text.origin or text.name) not in shapes:
+            continue
+        *shape, width = shapes[text.origin or text.name]
+        rows = np.zeros((len(table.data) + 1, max(width, table.data.shape[-1])), np.uint8)
+        rows[:-1, : table.data.shape[-1]] = table.data
+        rows = rows[~rows[:, width:].any(axis=1), :width]
+        chosen = rows[np.arange(math.prod(shape)) % len(rows)].reshape(*shape, width)
+        found.setdefault(text.origin or text.name, (chosen, np.zeros_like(chosen)))
     return found
 
 

@@ -23,6 +23,7 @@ from intaglio.package.at_sizes import ends_at_sizes, sizes_of
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.package.size_info import SizeInfo
 from intaglio.package.weights import is_sound, weights_file
+from intaglio.run.map_entries import NamedInputs, with_entries
 
 ERROR_SLUGS = {1: "index-out-of-range", 2: "assertion-failed", 3: "size-out-of-bounds", 21: "accelerator-failed"}
 FIRMWARE_ERRORS = {
@@ -249,8 +250,9 @@ def _aligned(size_bytes: int, alignment: int) -> tuple[Array, np.ndarray[tuple[i
 # Named arrays to positions and back -----------------------------------------------------------------------------------
 
 
-def ordered_inputs(manifest: Manifest, given: Mapping[str, Array], *, steps: bool = False) -> list[Array]:
+def ordered_inputs(manifest: Manifest, given: NamedInputs, *, steps: bool = False) -> list[Array]:
     """Arrays by the names of the model, C fields, or `in0`, `in1`, ... as the library wants them."""
+    given = with_entries(given, manifest)
     taken: dict[str, int] = {}
     for index, info in enumerate(manifest.inputs):
         for key in (info.name, info.field, f"in{index}"):
@@ -285,7 +287,8 @@ def _infos_for(manifest: Manifest, given: Mapping[str, Array], steps: bool) -> t
         array = next((given[key] for key in (info.name, info.field, f"in{index}") if key in given), None)
         if array is None:
             return manifest.inputs
-        shapes.append(np.shape(array)[1:] if steps else np.shape(array))
+        width = info.shape[-1:] if info.text and is_text(np.asarray(array)) else ()
+        shapes.append((*(np.shape(array)[1:] if steps else np.shape(array)), *width))
     try:
         return ends_at_sizes(manifest, sizes_of(manifest, shapes)).inputs
     except ValueError as error:

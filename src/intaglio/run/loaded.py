@@ -19,6 +19,7 @@ from intaglio.package.entries import entry_folder
 from intaglio.package.manifest import Manifest, read_manifest, target_of
 from intaglio.run.build import Progress
 from intaglio.run.host import Library, Runner, ordered_inputs
+from intaglio.run.map_entries import NamedInputs
 from intaglio.run.opencl.library import DEFAULT, DeviceOptions, OpenclLibrary
 from intaglio.run.serial.device import SerialDevice
 from intaglio.run.serial.line import SerialOptions
@@ -161,12 +162,12 @@ class LoadedPackage:
             self._library = OpenclLibrary(self.folder / "lib" / f"lib{self.name}.so", self.manifest, options=self.device)
         return self._library
 
-    def run(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
+    def run(self, inputs: NamedInputs | Array) -> dict[str, Array]:
         """One inference: arrays by input name (or `in0`, ...) in, arrays by output name out. The array of a single input needs no
-        name. States carry on."""
+        name. A map may be given as it is. States carry on."""
         return self._decoded(self.run_stored(inputs))
 
-    def run_stored(self, inputs: Mapping[str, Array] | Array) -> dict[str, Array]:
+    def run_stored(self, inputs: NamedInputs | Array) -> dict[str, Array]:
         """As `run`, with strings as the bytes that they are."""
         return self._named(self.library.run(ordered_inputs(self.manifest, self._by_name(inputs))))
 
@@ -208,7 +209,7 @@ class LoadedPackage:
         """Start a new sequence: states are zero again."""
         self.library.reset()
 
-    def _by_name(self, inputs: Mapping[str, Array] | Array) -> Mapping[str, Array]:
+    def _by_name(self, inputs: NamedInputs | Array) -> NamedInputs:
         if isinstance(inputs, Mapping):
             return inputs
         if isinstance(inputs, np.ndarray) and len(self.manifest.inputs) == 1:

@@ -16,6 +16,7 @@ from intaglio.ir.types import DType
 from intaglio.ops.random import RUN_STATE
 from intaglio.package.manifest import Manifest, TensorInfo
 from intaglio.run.double import widened
+from intaglio.run.map_entries import as_map
 from intaglio.run.maps import may_make_maps, without_maps
 from intaglio.run.near_ties import with_moved_scores
 from intaglio.run.saturation import may_saturate, without_saturation
@@ -56,6 +57,9 @@ class OnnxRuntime:
         self.outputs = [o.name for o in self._session.get_outputs()]
         self._inputs = {i.name: list(i.shape) for i in self._session.get_inputs()}
         self._several = {i.name for i in self._session.get_inputs() if "seq(" in i.type}
+        self._maps = {i.name for i in self._session.get_inputs() if i.type.startswith("map(")}
+        if any(i.name in self._maps and "(float)" not in i.type for i in self._session.get_inputs()):
+            raise ModelError("no-reference", "from Python, ONNX Runtime takes maps of floats only")
 
     def in_double(self, steps: Sequence[Mapping[str, Array]]) -> list[dict[str, Array]] | None:
         """The results in double precision, where ONNX Runtime can compute them."""
@@ -106,6 +110,7 @@ class OnnxRuntime:
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         feeds: dict[str, object] = {n: _shaped(array, self._inputs[n]) for n, array in inputs.items() if n in self._inputs}
         feeds |= {name: _members(inputs, name) for name in self._several}
+        feeds |= {name: as_map(inputs, name) for name in self._maps}
         try:
             results = self._session.run(self.outputs, feeds)
         except Exception as error:

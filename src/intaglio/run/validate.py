@@ -25,6 +25,7 @@ from intaglio.run.dequantised import one_step, quantised_steps
 from intaglio.run.host import ordered_inputs
 from intaglio.run.limited import VALIDATE_SECONDS, limit, reference_within
 from intaglio.run.loaded import LoadedPackage
+from intaglio.run.map_entries import is_of_map
 from intaglio.run.noise import FACTOR, beside_integers, beside_noise, has_integers, may_be_noise
 from intaglio.run.probe import watch_layers
 from intaglio.run.reference import LONG_RUN, IrReference, Reference, cannot_compare, model_reference, run_steps
@@ -371,6 +372,7 @@ def _samples(
     stored = [(i, array) for i, array in zip(manifest.inputs, stored_inputs(package), strict=True) if i.type.dtype.is_int]
     kept = {info.name: array for info, array in stored if info.type.elements == 1}
     lists = {info.name: array for info, array in stored if info.type.rank == 1 and 1 < info.type.elements <= SHAPE_MOST}
+    words = {info.name: array for info, array in stored if info.text and is_of_map(info, manifest)}  # random ones are unknown
     tries = [(kind, kept) for kind in KINDS] + [(kind, kept | lists) for kind in KINDS if lists]
     for number, (kind, kept) in enumerate(tries, 1):
         count = RANDOM_SAMPLES + (manifest.stream.window // manifest.stream.hop if manifest.stream else 0)
@@ -378,6 +380,7 @@ def _samples(
         steps = [dict(zip(names, random_inputs(types, seed, kind), strict=True)) for seed in seeds]
         for step in steps:
             step.update(kept)
+        steps[0].update(words)
         try:
             expected = run_steps(reference, manifest, steps)
             if manifest.found:  # more of them than there is room for is an error

@@ -99,7 +99,6 @@ def _walk(path: Path, dims: Dims, shapes: Shapes, asked: Asked, collect: bool) -
     walk = Walk(model, path, collect)
     constants = asked.constants
     walk.most = asked.most
-    check_most(asked.most, _tensors(model.graph) if asked.most else (), path.name, "tensor whose size depends on data")
     walk.random_inputs = asked.random == "input"
     walk.random_seed = 0 if walk.random_inputs else int(asked.random)
     try:
@@ -108,6 +107,9 @@ def _walk(path: Path, dims: Dims, shapes: Shapes, asked: Asked, collect: bool) -
         forms = forms_of([info for info in infos if info.name not in constants], asked.lengths, path.name)
         leaves = [leaf for form in forms for leaf in form.leaves()]
         wanted = [item for item, _ in leaves]
+        if asked.most:
+            named = {*_tensors(model.graph), *(item.name for item in wanted)}
+            check_most(asked.most, named, path.name, "tensor whose size depends on data")
         for info in infos:
             if info.name in constants:
                 scope.items[info.name] = fixed(walk, declared(info, path.name), constants[info.name])
@@ -122,8 +124,8 @@ def _walk(path: Path, dims: Dims, shapes: Shapes, asked: Asked, collect: bool) -
             items[item.name] = trimmed(walk, value) if item.text else value
             if code in (*PACKED, *SMALL):
                 walk.packed[value] = code
-        named = [info.name for info in infos if info.name not in constants]
-        scope.items |= {name: form.item(items) for name, form in zip(named, forms, strict=True)}
+        given = [info.name for info in infos if info.name not in constants]
+        scope.items |= {name: form.item(items) for name, form in zip(given, forms, strict=True)}
         results = walk.run_graph(model.graph, scope)
         check_declared(walk, model.graph, results)
     except Fault as fault:

@@ -46,6 +46,14 @@ class Rows:
     tensor: Value
 
 
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A map of at most so many entries: keys, and as many values."""
+
+    keys: Item
+    values: Item
+
+
 @dataclass(slots=True)
 class Absent:
     """An optional without a value."""
@@ -86,7 +94,7 @@ def texts(value: Value) -> Texts:
     return Texts(value)
 
 
-Item = Value | Items | Rows | Absent | Unknown | Unusable | Texts
+Item = Value | Items | Rows | Entries | Absent | Unknown | Unusable | Texts
 Answer = Item | Sequence[Item | None] | None
 Row = Callable[["OnnxCall"], Answer]
 TABLE: dict[tuple[str, str], Row] = {}
@@ -133,6 +141,8 @@ class OnnxCall:
             raise unsupported(f"operand {index} of `{self.op}` is {item.what}", item.hint)
         if isinstance(item, Texts):
             raise unsupported(f"operand {index} of `{self.op}` is a tensor of strings", "do this part in your application")
+        if isinstance(item, Entries):
+            raise unsupported(f"operand {index} of `{self.op}` is a map", "only `DictVectorizer` and `CastMap` take maps")
         if not isinstance(item, Value):
             raise unsupported(f"operand {index} is a sequence or an optional where a tensor is expected")
         return item

@@ -6,7 +6,7 @@ from typing import Any
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends import finishing
-from intaglio.frontends.onnx.call import Absent, Item, Items, Texts, Unknown, Unusable
+from intaglio.frontends.onnx.call import Absent, Entries, Item, Items, Texts, Unknown, Unusable
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.tensors import DTYPES, STRING
 from intaglio.frontends.onnx.walk import Walk
@@ -37,7 +37,7 @@ def _no_tensor(item: Item) -> tuple[str, str]:
     """What an output is that is no tensor of numbers, and what to do."""
     if isinstance(item, Unusable):
         return item.what, item.hint
-    return "a sequence or an optional", "give tensors as outputs"
+    return "a map" if isinstance(item, Entries) else "a sequence or an optional", "give tensors as outputs"
 
 
 def _need_strings(walk: Walk, out: Any) -> None:

@@ -288,9 +288,9 @@ class Walk(Emitter):
         if version is None:
             raise Fault("unsupported-operator", f"the domain `{printable(domain, 80)}` is not among the model's opsets",
                         onnx_hint(domain, node.op_type, "export without custom operators"))  # fmt: skip
-        return self._by_function_body(node, domain, version, inputs, attributes, scope)
+        return self.by_function_body(node, domain, version, inputs, attributes, scope)
 
-    def _by_function_body(
+    def by_function_body(
         self, node: Any, domain: str, version: int, inputs: list[Item | None], attributes: dict[str, Any], scope: Scope
     ) -> list[Item | None]:
         import onnx

@@ -1,4 +1,4 @@
-"""Linear models and the steps around models of ai.onnx.ml: scalers, imputers. Maps are refused."""
+"""Linear models and the steps around models of ai.onnx.ml: scalers, imputers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from intaglio.errors import quoted
 from intaglio.frontends.building import cast, concat, reshape
 from intaglio.frontends.onnx.call import Answer, OnnxCall, Unusable, importer
 from intaglio.frontends.onnx.classes import ML, above, best, binary_scores, classes_of, labelled, post_transform, rows_of
@@ -141,21 +140,3 @@ def feature_vectorizer(call: OnnxCall) -> Answer:
     if [p.shape[1] for p in parts] != sizes:
         raise unsupported(f"`inputdimensions` {sizes} differs from the inputs' columns {[p.shape[1] for p in parts]}")
     return concat(call, parts, 1)
-
-
-# Maps -----------------------------------------------------------------------------------------------------------------------
-
-
-@importer("ZipMap", domain=ML)
-def zip_map(call: OnnxCall) -> Answer:
-    """Probabilities by class: a column each, instead of a map for each row."""
-    names = call.texts("classlabels_strings") or [str(n) for n in call.ints("classlabels_int64s") or []]
-    x = call.value(0)
-    told = ", ".join(quoted(name) for name in names[:20]) + (", ..." if len(names) > 20 else "")
-    call.walk.notes.append(f"the map of {call.op} is a tensor {x.type}; its columns are the classes {told}")
-    return x
-
-
-@importer("DictVectorizer", "CastMap", domain=ML)
-def maps(call: OnnxCall) -> Answer:
-    raise unsupported("maps are not supported", "give the model a row of numbers: build it from the map in your application")

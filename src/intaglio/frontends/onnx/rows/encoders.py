@@ -28,6 +28,19 @@ def _matches(call: OnnxCall, x: Value, keys: Array) -> Value:
     return call.emit(Equal(), unsqueeze(call, x, len(x.shape)), call.constant(keys.astype(x.dtype.numpy), x.dtype))
 
 
+def _first(call: OnnxCall, hits: Value) -> tuple[Value, Value]:
+    """Along the last axis, the place of the first key that matches, and whether one does."""
+    last = len(hits.shape) - 1
+    which = call.emit(ArgReduce("max", last, False), cast(call, hits, DType.I32))
+    return which, call.emit(Reduce("any", (last,), False), hits)
+
+
+def place_of_number(call: OnnxCall, x: Value, keys: Array) -> Value:
+    """Which key each number is, by its place in the list; as many as there are where it is none."""
+    which, known = _first(call, _matches(call, x, keys))
+    return call.emit(Where(), known, which, call.constant(np.asarray(len(keys), np.int64)))
+
+
 @importer("OneHotEncoder", domain=ML)
 def one_hot_encoder(call: OnnxCall) -> Answer:
     x = call.value(0)
@@ -107,9 +120,7 @@ def label_encoder(call: OnnxCall) -> Answer:
     if call.version >= 4 and keys.dtype.kind == "f" and np.isnan(keys).any():
         missing = call.emit(IsNan(), unsqueeze(call, x, len(x.shape)))
         hits = call.emit(LogicalOr(), hits, call.emit(LogicalAnd(), missing, call.constant(np.isnan(keys))))
-    last = len(x.shape)
-    which = call.emit(ArgReduce("max", last, False), cast(call, hits, DType.I32))
-    known = call.emit(Reduce("any", (last,), False), hits)
+    which, known = _first(call, hits)
     if isinstance(values, list):
         none = call.constant(np.asarray(len(values), np.int64))
         return _words(call, call.emit(Where(), known, which, none), [*values, str(default)])

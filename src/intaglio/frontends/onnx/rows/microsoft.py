@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from intaglio.frontends.building import cast, part, rms_norm, transpose, unsqueeze
+from intaglio.frontends.building import cast, matmul, part, rms_norm, transpose, unsqueeze
 from intaglio.frontends.onnx.call import TABLE, Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import unsupported
 from intaglio.frontends.onnx.rows.convolution import conv
@@ -58,7 +58,7 @@ def fused_gemm(call: OnnxCall) -> Answer:
     return activated(call, gemm_by(call, call.value(0), call.value(1), call.maybe(2)))
 
 
-@importer("FusedMatMul", "TransposeMatMul", domain=MS)
+@importer("FusedMatMul", "TransposeMatMul", "SparseToDenseMatMul", domain=MS)
 def fused_matmul(call: OnnxCall) -> Answer:
     operands = [call.value(0), call.value(1)]
     for n, side in enumerate("AB"):
@@ -101,6 +101,16 @@ def same_as_standard(call: OnnxCall) -> Answer:
     return TABLE["", call.op](replace(call, domain="", version=SAME[call.op]))
 
 
+@importer("SampleOp", domain=MS)
+def same(call: OnnxCall) -> Answer:
+    return call.value(0)
+
+
+@importer("TorchEmbedding", domain=MS)
+def torch_embedding(call: OnnxCall) -> Answer:
+    return call.emit(Gather(0), call.value(0), call.value(1))
+
+
 @importer("ExpandDims", domain=MS)
 def expand_dims(call: OnnxCall) -> Answer:
     x, axis = call.value(0), int(call.numbers(1, "axis").reshape(-1)[0])
@@ -131,6 +141,12 @@ def bias_gelu(call: OnnxCall) -> Answer:
 @importer("FastGelu", domain=MS)
 def fast_gelu(call: OnnxCall) -> Answer:
     x, bias = call.value(0), call.maybe(1)
+    return call.emit(Gelu(True), x if bias is None else call.emit(Add(), x, bias))
+
+
+@importer("GemmFastGelu", domain=MS)
+def gemm_fast_gelu(call: OnnxCall) -> Answer:
+    x, bias = matmul(call, call.value(0), call.value(1)), call.maybe(2)
     return call.emit(Gelu(True), x if bias is None else call.emit(Add(), x, bias))
 
 

@@ -176,29 +176,51 @@ def angles(call: OnnxCall, table: Value, positions: Value, length: int) -> Value
     return call.emit(Gather(0), table, positions)
 
 
-@importer("RotaryEmbedding", domain=MS)
+@importer("RotaryEmbedding", "MRotaryEmbedding", domain=MS)
 def rotary_embedding(call: OnnxCall) -> Answer:
     x, positions, cos, sin = (call.value(n) for n in range(4))
-    if call.integer("is_packed_batching"):
-        raise unsupported("`RotaryEmbedding` of packed batches is not supported")
+    if call.integer("is_packed_batching") or (call.op == "MRotaryEmbedding" and call.real("scale", 1.0) != 1.0):
+        raise unsupported(f"`{call.op}` of packed batches, or with a scale, is not supported")
     size = call.integer("rotary_embedding_dim")
     flat = len(x.shape) == 3
     if flat:
         heads = call.integer("num_heads") or x.shape[2] // (2 * cos.shape[1])
         if size and not call.integer("num_heads"):
-            raise Fault("bad-attribute", "`RotaryEmbedding` of a part of each head has no `num_heads`")
+            raise Fault("bad-attribute", f"`{call.op}` of a part of each head has no `num_heads`")
         wide = split_heads(call, x, heads)
     else:
         wide = x
-    found = [angles(call, t, positions, wide.shape[2]) for t in (cos, sin)]
+    if call.op == "MRotaryEmbedding":
+        found = [_in_sections(call, t, positions) for t in (cos, sin)]
+    else:
+        found = [angles(call, t, positions, wide.shape[2]) for t in (cos, sin)]
     made = rotated(call, wide, found[0], found[1], bool(call.integer("interleaved")))
     return joined_heads(call, made) if flat else made
+
+
+def _in_sections(call: OnnxCall, table: Value, positions: Value) -> Value:
+    """Each angle by one of three positions, which are time, height and width."""
+    sections, half = call.ints("mrope_section") or [], table.shape[1]
+    if len(sections) != 3 or min(sections) < 0 or sum(sections) != half or len(positions.shape) != 3 or positions.shape[0] != 3:
+        what = f"`{call.op}` with the sections {sections} of {half} angles, at positions {list(positions.shape)}, is not valid"
+        raise Fault("bad-attribute", what)
+    if call.integer("mrope_layout"):
+        which = np.zeros(half, np.int64)
+        for n in (1, 2):
+            which[n : 3 * sections[n] : 3] = n
+    else:
+        which = np.repeat(np.arange(3), sections)
+    places = (reshape(call, part(call, positions, 0, n, 1), positions.shape[1:]) for n in range(3))
+    first, *others = (call.emit(Gather(0), table, place) for place in places)
+    for n, other in enumerate(others, 1):
+        first = call.emit(Where(), call.constant(which == n), other, first)
+    return first
 
 
 # GroupQueryAttention --------------------------------------------------------------------------------------------------------
 
 
-def _grouped(call: OnnxCall, heads: int, groups: int) -> tuple[Value, Value, Value]:
+def grouped(call: OnnxCall, heads: int, groups: int) -> tuple[Value, Value, Value]:
     query, key, value = call.value(0), call.maybe(1), call.maybe(2)
     if key is None or value is None:  # all in one
         size = query.shape[2] // (heads + 2 * groups)
@@ -231,7 +253,7 @@ def group_query_attention(call: OnnxCall) -> Answer:
         raise Fault("bad-attribute", f"`GroupQueryAttention` has {heads} heads in {groups} groups")
     if call.integer("smooth_softmax", -1) > 0 or call.has(11) or call.text("k_quant_type", "NONE") != "NONE":
         raise unsupported("`GroupQueryAttention` with a smooth softmax, a sink or a quantised cache is not supported")
-    q, k, v = _grouped(call, heads, groups)
+    q, k, v = grouped(call, heads, groups)
     past = call.value(3).shape[2] if call.has(3) else 0
     length = q.shape[2]
     if call.integer("do_rotary"):
@@ -244,12 +266,12 @@ def group_query_attention(call: OnnxCall) -> Answer:
     if (counted := _checked_lengths(call, past, length)) is not None:
         allowed = call.emit(Where(), counted, allowed, call.constant(np.asarray(False)))
     scale = call.real("scale", 0.0) or 1 / math.sqrt(q.shape[3])
-    keys, values = (_repeated(call, x, heads // groups) for x in (k, v))
+    keys, values = (repeated(call, x, heads // groups) for x in (k, v))
     y = joined_heads(call, attend(call, q, keys, values, Scores(scale, call.real("softcap", 0.0), call.maybe(10), allowed)))
     return [y, k, v][: max(call.outputs, 1)]
 
 
-def _repeated(call: OnnxCall, x: Value, times: int) -> Value:
+def repeated(call: OnnxCall, x: Value, times: int) -> Value:
     """Each head of keys for several heads of queries."""
     if times == 1:
         return x

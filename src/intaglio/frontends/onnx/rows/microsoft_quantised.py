@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from intaglio.frontends.building import cast, concat, reshape, transpose
+from intaglio.frontends.building import cast, concat, matmul, reshape, transpose
 from intaglio.frontends.onnx.call import Answer, OnnxCall, importer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.rows.pooling import pool_window
 from intaglio.frontends.onnx.rows.quantised import check_scale, dequantised, product_sums, requantised_to, uniform, zero_of
+from intaglio.frontends.onnx.rows.reduction import softmax_from
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.activation import LeakyRelu, Sigmoid
@@ -59,12 +58,39 @@ def qlinear_unary(call: OnnxCall) -> Answer:
 def qlinear_softmax(call: OnnxCall) -> Answer:
     x = _real(call, 0)
     axis = call.axis(len(x.shape), -1)
-    if call.integer("opset") < 13 and axis != len(x.shape) - 1:
-        flat = reshape(call, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
-        y = reshape(call, call.emit(Softmax(1), flat), x.shape)
-    else:
-        y = call.emit(Softmax(axis), x)
+    y = softmax_from(call, x, axis) if call.integer("opset") < 13 else call.emit(Softmax(axis), x)
     return _stored(call, y, 3, call.value(0))
+
+
+@importer("QLinearReduceMean", domain=MS)
+def qlinear_reduce_mean(call: OnnxCall) -> Answer:
+    x = _real(call, 0)
+    axes = call.checked_axes(call.ints("axes") or list(_all(x)), len(x.shape))
+    y = call.emit(Reduce("mean", axes, bool(call.integer("keepdims", 1))), x)
+    return _stored(call, y, 3, call.value(0))
+
+
+@importer("MulInteger", domain=MS)
+def mul_integer(call: OnnxCall) -> Answer:
+    """Products of single numbers, less their zero points."""
+    sides = [cast(call, call.value(at), DType.I32) for at in (0, 2)]
+    for n, zero in enumerate((call.maybe(1), call.maybe(3))):
+        if zero is not None:
+            sides[n] = call.emit(Sub(), sides[n], cast(call, reshape(call, zero, ()), DType.I32))
+    return call.emit(Mul(), *sides)
+
+
+@importer("ReduceSumInteger", domain=MS)
+def reduce_sum_integer(call: OnnxCall) -> Answer:
+    x = cast(call, call.value(0), DType.I32)
+    axes = call.checked_axes(call.ints("axes") or list(_all(x)), len(x.shape))
+    return call.emit(Reduce("sum", axes, bool(call.integer("keepdims", 1))), x)
+
+
+@importer("MatMulInteger16", domain=MS)
+def matmul_integer16(call: OnnxCall) -> Answer:
+    """Sums in 32 bits, which may overflow."""
+    return matmul(call, cast(call, call.value(0), DType.I32), cast(call, call.value(1), DType.I32))
 
 
 @importer("QLinearAveragePool", "QLinearGlobalAveragePool", domain=MS)

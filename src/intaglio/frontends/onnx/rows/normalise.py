@@ -111,15 +111,19 @@ def instance_norm(call: OnnxCall) -> Answer:
 def group_norm(call: OnnxCall) -> Answer:
     x, scale, bias = (call.value(i) for i in range(3))
     groups = call.integer("num_groups")
-    if len(x.shape) < 2 or groups < 1 or x.shape[1] % groups:
-        raise Fault("bad-attribute", f"`GroupNormalization` of {list(x.shape)} in {groups} groups is not valid")
-    each = x.shape[1] // groups
-    flat = reshape(call, x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
-    y = call.emit(LayerNorm(2, call.real("epsilon", 1e-5)), flat)
+    y = in_groups(call, x, groups)
     if scale.shape == (groups,) and call.version < 21:
-        y = reshape(call, y, (x.shape[0], groups, each, *x.shape[2:]))
+        y = reshape(call, y, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
         return reshape(call, per_channel(call, y, scale, bias), x.shape)
-    return per_channel(call, reshape(call, y, x.shape), scale, bias)
+    return per_channel(call, y, scale, bias)
+
+
+def in_groups(call: OnnxCall, x: Value, groups: int) -> Value:
+    """Groups of channels, each with mean 0 and variance 1."""
+    if len(x.shape) < 2 or groups < 1 or x.shape[1] % groups:
+        raise Fault("bad-attribute", f"`{call.op}` of {list(x.shape)} in {groups} groups is not valid")
+    flat = reshape(call, x, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
+    return reshape(call, call.emit(LayerNorm(2, call.real("epsilon", 1e-5)), flat), x.shape)
 
 
 @importer("LpNormalization")

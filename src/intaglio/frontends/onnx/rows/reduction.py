@@ -61,7 +61,12 @@ def softmax(call: OnnxCall) -> Answer:
     x = call.value(0)
     axis = call.axis(len(x.shape), -1 if call.version >= 13 else 1)
     kind = Softmax if call.op == "Softmax" else LogSoftmax
-    if call.version >= 13 or axis == len(x.shape) - 1:
+    return call.emit(kind(axis), x) if call.version >= 13 else softmax_from(call, x, axis, kind)
+
+
+def softmax_from(call: OnnxCall, x: Value, axis: int, kind: type[Softmax] | type[LogSoftmax] = Softmax) -> Value:
+    """Everything from the axis on is one long axis."""
+    if axis == len(x.shape) - 1:
         return call.emit(kind(axis), x)
     flat = reshape(call, x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
     return reshape(call, call.emit(kind(1), flat), x.shape)

@@ -36,7 +36,7 @@ def dft_matrix(length: int, bins: int, parts: int, inverse: bool) -> np.ndarray[
     return matrix.reshape(length * parts, bins * 2)
 
 
-def _times(call: OnnxCall, x: Value, matrix: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Value:
+def by_matrix(call: OnnxCall, x: Value, matrix: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> Value:
     return call.emit(MatMul(), x, call.constant(narrow(matrix, x.dtype), x.dtype))
 
 
@@ -59,14 +59,14 @@ def dft(call: OnnxCall) -> Answer:
     if length < 1:
         raise Fault("bad-attribute", f"`DFT` of length {length} is not valid")
     if onesided and inverse:
-        return _real_inverse(call, x, axis, 2 * (x.shape[axis] - 1) if wanted is None else length)
+        return real_inverse(call, x, axis, 2 * (x.shape[axis] - 1) if wanted is None else length)
     perm = [i for i in range(rank - 1) if i != axis] + [axis, rank - 1]
     y = _fit(call, transpose(call, x, perm), rank - 2, length)
     bins = length // 2 + 1 if onesided else length
     parts = y.shape[-1]
     flat = reshape(call, y, (*y.shape[:-2], length * parts) if rank > 2 else (1, length * parts))
     flat = flat if len(flat.shape) > 1 else reshape(call, flat, (1, *flat.shape))
-    z = _times(call, flat, dft_matrix(length, bins, parts, inverse))
+    z = by_matrix(call, flat, dft_matrix(length, bins, parts, inverse))
     z = reshape(call, z, (*y.shape[:-2], bins, 2))
     return transpose(call, z, [perm.index(i) for i in range(rank)])
 
@@ -80,7 +80,7 @@ def _fit(call: OnnxCall, x: Value, axis: int, length: int) -> Value:
     return padded(call, x, pads)
 
 
-def _real_inverse(call: OnnxCall, x: Value, axis: int, length: int) -> Value:
+def real_inverse(call: OnnxCall, x: Value, axis: int, length: int) -> Value:
     """The inverse of a one-sided transform: real samples from half of the bins."""
     rank, bins = len(x.shape), length // 2 + 1
     perm = [i for i in range(rank - 1) if i != axis] + [axis, rank - 1]
@@ -94,7 +94,7 @@ def _real_inverse(call: OnnxCall, x: Value, axis: int, length: int) -> Value:
     angle = 2 * np.pi * (np.outer(np.arange(bins), np.arange(length)) % length) / length
     matrix = np.stack([np.cos(angle), -np.sin(angle)], axis=1) * weight[:, None, None] / length
     flat = reshape(call, y, (*y.shape[:-2], bins * 2) if rank > 2 else (1, bins * 2))
-    z = _times(call, flat, matrix.reshape(bins * 2, length))
+    z = by_matrix(call, flat, matrix.reshape(bins * 2, length))
     z = reshape(call, z, (*y.shape[:-2], length, 1))
     return transpose(call, z, [perm.index(i) for i in range(rank)])
 
@@ -126,7 +126,7 @@ def stft(call: OnnxCall) -> Answer:
         cut = call.emit(Mul(), cut, reshape(call, window, (length, 1)))
     bins = length // 2 + 1 if call.integer("onesided", 1) else length
     flat = reshape(call, cut, (x.shape[0], frames, length * x.shape[2]))
-    z = _times(call, flat, dft_matrix(length, bins, x.shape[2], False))
+    z = by_matrix(call, flat, dft_matrix(length, bins, x.shape[2], False))
     return reshape(call, z, (x.shape[0], frames, bins, 2))
 
 
