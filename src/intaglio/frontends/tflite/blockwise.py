@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from intaglio.frontends.tflite.fields import whole_field
 from intaglio.ir.types import DType
 
 if TYPE_CHECKING:
@@ -28,16 +29,9 @@ class BadBlocks(Exception):
     """Its text says what does not fit."""
 
 
-def _field(table: Any, offset: int) -> int:
-    from flatbuffers.number_types import Int32Flags
-
-    at = table.Offset(offset)
-    return int(table.Get(Int32Flags, at + table.Pos)) if at else 0
-
-
 def in_floats(tensor: Tensor, details: Any, tensors: Sequence[Tensor]) -> Tensor:
     """The tensor with its numbers as floats."""
-    scales, zeros, block = (_field(details, offset) for offset in (_SCALES, _ZEROS, _BLOCK))
+    scales, zeros, block = (whole_field(details, offset) for offset in (_SCALES, _ZEROS, _BLOCK))
     if tensor.data is None or tensor.dtype is not DType.I8 or not tensor.shape:
         raise BadBlocks("only constants of 4 and 8 bits are supported")
     if block < 1 or tensor.shape[-1] % block:

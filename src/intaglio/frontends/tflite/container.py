@@ -18,6 +18,7 @@ import numpy as np
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.blockwise import BLOCKWISE, BadBlocks, in_floats
+from intaglio.frontends.tflite.fields import operator_number
 from intaglio.frontends.tflite.sparsity import BadSparsity, densify
 from intaglio.ir.graph import Array
 from intaglio.ir.types import MAX_RANK, DType
@@ -202,7 +203,7 @@ class _Reader:
                 self.file, f"operator {i} has code {code_index}, but there are only {self.m.OperatorCodesLength()}", "bad-graph"
             )
         code = self.m.OperatorCodes(code_index)
-        builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+        builtin = operator_number(code)
         op = self.names.get(builtin, f"builtin {builtin}")
         if op == "CUSTOM":
             custom = code.CustomCode()

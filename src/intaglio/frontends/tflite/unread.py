@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from intaglio.frontends.tflite.blockwise import BLOCKWISE
+from intaglio.frontends.tflite.fields import operator_number
 
 _INT8 = 9  # TensorType
 _INTEGERS = (7, _INT8)  # and INT16
@@ -25,7 +26,7 @@ def unread(path: Path) -> str | None:
             return _BLOCKS
         for operator in (graph.Operators(n) for n in range(graph.OperatorsLength())):
             code = model.OperatorCodes(operator.OpcodeIndex())
-            kind = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+            kind = operator_number(code)
             if not operator.InputsLength():  # such as VAR_HANDLE: `Inputs(0)` would read what follows in the file
                 continue
             first = graph.Tensors(max(operator.Inputs(0), 0))
