@@ -279,6 +279,16 @@ def test_noise_does_not_count() -> None:
     assert (found["a"], found["b"]) == (5.0, 6.0) and found["c"] > 6.0  # which is far behind, and not timed as often
 
 
+def test_no_time_is_zero() -> None:
+    """A database has no such time, and a speed-up would divide by it."""
+
+    class Quick(Fake):
+        def time_us(self, way: int) -> float:
+            return 0.003 * way
+
+    assert set(time_ways(Quick(("a", "b")), seconds=0.01).values()) == {0.01}  # type: ignore[arg-type]
+
+
 def test_a_shape_is_measured_once_and_not_again(trials: list[Node], tmp_path: Path) -> None:
     shapes, steps = shapes_of(three(), AVX2), list[Step]()
     assert [len(shape.nodes) for shape in shapes] == [2, 1]
