@@ -97,6 +97,10 @@ bench: $(BENCH)
 bench-mcu: $(STAMP)
 	$(BIN)/python benchmarks/mcu.py
 
+# Forests against emlearn, m2cgen, micromlgen and treelite; half an hour, most of it in the compiler of peers' code.
+bench-trees: $(BENCH)
+	$(BIN)/python benchmarks/trees.py
+
 bench-memory: $(STAMP)
 	$(BIN)/python benchmarks/memory.py
 
@@ -148,4 +152,4 @@ clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info
 	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-memory bench-opencl bench-serve bench-fleet fleet-kills gate gate-figures conformance fuzz hunt mutants docs clean
+.PHONY: all demo example-gesture example-gesture-live lint pytest test test-all bench bench-mcu bench-trees bench-memory bench-opencl bench-serve bench-fleet fleet-kills gate gate-figures conformance fuzz hunt mutants docs clean
