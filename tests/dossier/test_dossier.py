@@ -11,6 +11,7 @@ import pytest
 
 import intaglio as api
 from intaglio.dossier.coverage import coverage_of
+from intaglio.dossier.decisions import decisions_of, find_llvm
 from intaglio.dossier.facts import Wanted, gather
 from intaglio.dossier.memory import program_of, prove
 from intaglio.dossier.page import page
@@ -181,3 +182,27 @@ def test_a_host_has_no_bound_of_the_time(digits: Path) -> None:
 
     assert "Cortex-M" in time_bounds(LoadedPackage(digits), {}, 1).reason
     assert DIGITS.is_file()
+
+
+DECISIONS = """int f(int a, int b, int c);
+int f(int a, int b, int c) { return (a && b) || c; }
+int main(void) { return f(1, 1, 0) + f(0, 1, 0) + f(1, 0, 0) - 1; }
+"""
+
+
+def test_conditions_that_no_run_has_decided_alone_are_counted(tmp_path: Path) -> None:
+    """`c` is never 1."""
+    llvm = find_llvm(tmp_path)
+    if llvm is None:
+        pytest.skip("there is no clang 18 or later with llvm-cov and its run-time library")
+    (tmp_path / "f.c").write_text(DECISIONS)
+    found = decisions_of(llvm, [tmp_path / "f.c"], ["-O0"], {"f.c"}, tmp_path)
+    assert found is not None and (found.conditions, found.covered, found.missing) == (3, 2, (("f.c", 2),))
+    assert decisions_of(llvm, [tmp_path / "none.c"], [], {"f.c"}, tmp_path) is None
+
+
+def test_the_decisions_of_a_network_are_in_its_coverage(firmware: Path, tmp_path: Path) -> None:
+    if find_llvm(tmp_path) is None:
+        pytest.skip("there is no clang 18 or later with llvm-cov and its run-time library")
+    found = coverage_of(firmware, read_manifest(firmware))
+    assert not found.reason and found.conditions and found.covered and found.conditions >= found.covered

@@ -3,7 +3,7 @@
 The sources of the network (not the application around them) are built with gcc `--coverage` and without optimisation, with a driver
 that gives NULL pointers, an arena that is not aligned, and inputs of many kinds: small, large, saturating, constant. Firmware is
 covered as plain C: instructions that only the core has are compiled there from the C beside them. Decisions (MC/DC) are measured
-where gcc has `-fcondition-coverage` (14 and later).
+where gcc has `-fcondition-coverage` (14 and later), or else where there is a clang that counts them (`decisions`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import json
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from intaglio.dossier.decisions import decisions_of, find_llvm
 from intaglio.package.c_text import C_TYPES
 from intaglio.package.manifest import Manifest, target_of
 from intaglio.targets.target import Target
@@ -38,12 +39,14 @@ class FileCoverage:
 @dataclass(frozen=True, slots=True)
 class Coverage:
     files: tuple[FileCoverage, ...] = ()
-    conditions: int | None = None  # outcomes of conditions, where they are measured
+    conditions: int | None = None  # or their outcomes, two each, where gcc counts; None: not measured
     covered: int | None = None
     compiler: str = ""
     runs: int = 0
     reason: str = ""  # why there is none
     notes: tuple[str, ...] = field(default=())
+    conditions_by: str = ""  # a compiler other than that of the rest
+    undecided: tuple[tuple[str, int], ...] = ()  # files and lines of conditions that never decided alone, where they are known
 
     @property
     def failed(self) -> bool:
@@ -87,9 +90,9 @@ def _runs_here(target: Target) -> bool:
 def _measured(folder: Path, manifest: Manifest, target: Target, place: Path, gcc: str, gcov: str) -> Coverage:
     version = subprocess.run([gcc, "--version"], check=False, capture_output=True, text=True).stdout.splitlines()[0]
     conditions = _has_conditions(gcc, place)
-    flags = ["-O0", "--coverage", "-std=gnu99", "-ffp-contract=off", "-w", f"-I{folder / 'include'}", f"-I{folder / 'src'}"]
-    flags += ["-fcondition-coverage"] if conditions else []
-    flags += list(target.flags) if not target.bare else []
+    plain = ["-O0", "-std=gnu99", "-ffp-contract=off", "-w", f"-I{folder / 'include'}", f"-I{folder / 'src'}"]
+    plain += list(target.flags) if not target.bare else []
+    flags = [*plain, "--coverage", *(["-fcondition-coverage"] if conditions else [])]
     (place / "driver.c").write_text(_driver(manifest), encoding="ascii")
     sources = [p for p in sorted((folder / "src").iterdir()) if p.suffix in (".c", ".S") and not _apart(p, manifest.name, APART)]
     objects = []
@@ -112,7 +115,14 @@ def _measured(folder: Path, manifest: Manifest, target: Target, place: Path, gcc
         return Coverage(compiler=version, reason=f"the driver stopped with {ran.returncode}")
     own = [made for source, made in zip(sources, objects, strict=False) if not _apart(source, manifest.name, BESIDE)]
     tables = [_gcov(gcov, made, place) for made in own]
-    return _summed(tables, folder, conditions, version)
+    found = _summed(tables, folder, conditions, version)
+    llvm = None if conditions else find_llvm(place)
+    counted = llvm and decisions_of(llvm, [*sources, place / "driver.c"], plain, {Path(f.file).name for f in found.files}, place)
+    if not counted:
+        return found
+    return replace(
+        found, conditions=counted.conditions, covered=counted.covered, conditions_by=counted.compiler, undecided=counted.missing
+    )
 
 
 def _apart(path: Path, name: str, endings: tuple[str, ...]) -> bool:

@@ -220,7 +220,12 @@ def _tests(d: Dossier) -> str:
     shares = f"Statements {100 * c.statement_share:.1f} %, branches {100 * c.branch_share:.1f} %"
     text += f"<p>{shares}, {c.runs} runs, {html.escape(c.compiler)}.</p>"
     if c.conditions is None:
-        return text + "<p>MC/DC: not measured; gcc 14 or later has what measures it.</p>"
+        return text + "<p>MC/DC: not measured: it needs gcc 14 or later, or clang 18 or later with llvm-cov.</p>"
+    if c.conditions_by:
+        others = ", ".join(html.escape(f"{file}:{line}") for file, line in c.undecided)
+        others = f" Others, which the geometry of this network decides or which no run reached: {others}." if others else ""
+        alone = f"MC/DC: {c.covered} of {c.conditions} conditions decide alone, {html.escape(c.conditions_by)}."
+        return f"{text}<p>{alone}{others}</p>"
     return text + f"<p>MC/DC: {c.covered} of {c.conditions} outcomes of conditions.</p>"
 
 
