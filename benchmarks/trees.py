@@ -43,7 +43,7 @@ CORES = ("cortex-m4f", "cortex-m0+")
 ROWS, CHECKED = 20, 10_000
 ROUNDS, CALLS = 15, 10_000
 LIMIT = 1 << 30
-BUILD_SECONDS = 240
+BUILD_SECONDS = 120
 FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fPIC", "-w", "-I.")
 SCALE = 1000.0  # of features as whole numbers
 OURS = "Intaglio"
