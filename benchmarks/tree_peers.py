@@ -66,15 +66,19 @@ def version(package: str) -> str:
 
 
 def emlearn_inline(forest: Forest) -> Written:
-    """Hard votes, or where a class has no leaf of its own the shares of a leaf in 8 bits: what the tool does by itself."""
+    """Votes of whole trees, as the tool writes them."""
     return _emlearn(forest, "inline")
+
+
+def emlearn_alone(forest: Forest) -> Written:
+    return _emlearn(forest, "inline", alone=True)
 
 
 def emlearn_loadable(forest: Forest) -> Written:
     return _emlearn(forest, "loadable")
 
 
-def _emlearn(forest: Forest, method: str) -> Written:
+def _emlearn(forest: Forest, method: str, *, alone: bool = False) -> Written:
     import emlearn
 
     if forest.classes == 1 or not hasattr(forest.model, "estimators_") or "Boosting" in type(forest.model).__name__:
@@ -86,7 +90,7 @@ def _emlearn(forest: Forest, method: str) -> Written:
         path = Path(folder) / "em.h"
         made.save(name="em", file=str(path), format="c")
         text = path.read_text()
-    text = _without_probabilities(text)
+    text = _without_probabilities(text) if alone else text
     include = Path(emlearn.includedir)
     headers = {p.name: p.read_text() for p in include.glob("eml_*.h")} if method == "loadable" else {}
     body = f"    row_class = em_predict(row_x, {forest.features});\n"
@@ -94,8 +98,8 @@ def _emlearn(forest: Forest, method: str) -> Written:
 
 
 def _without_probabilities(text: str) -> str:
-    """`em_predict_proba` is a second caller of the trees, so that a compiler does not put them into one: without it, the tool is
-    faster and smaller."""
+    """`em_predict_proba` is a second caller of the trees, so that a compiler does not put them into one. Without it, the tool is
+    faster, and small forests are smaller."""
     at = re.search(r"^\s*int em_predict_proba\(", text, re.M)
     if at is None:
         return text
@@ -192,6 +196,7 @@ def _treelite(forest: Forest, quantize: int) -> Written:
 
 PEERS: dict[str, tuple[str, Callable[[Forest], Written]]] = {
     "emlearn, inline": ("emlearn", emlearn_inline),
+    "emlearn, `predict` alone": ("emlearn", emlearn_alone),
     "emlearn, loadable": ("emlearn", emlearn_loadable),
     "m2cgen": ("m2cgen", m2cgen),
     "micromlgen": ("micromlgen", micromlgen),

@@ -196,6 +196,10 @@ def emulate(elf: Path, frame: Path, target: Target, rows: Any) -> tuple[float, f
     return float(np.mean([f.instructions for f in found])), float(np.mean([f.cycles for f in found]))
 
 
+def _file_name(tool: str) -> str:
+    return re.sub(r"\W+", "_", tool)
+
+
 def on_core(forest: Forest, x: Any, name: str, tool: str, folder: Path) -> Result | str:
     """A string: why there is no figure."""
     target, frame = find_target(name), folder / "frame"
@@ -205,7 +209,7 @@ def on_core(forest: Forest, x: Any, name: str, tool: str, folder: Path) -> Resul
         written = ours(forest, x, name, frame) if tool == OURS else Written(HEADERS | PEERS[tool][1](forest).files)
     except Refused as reason:
         return str(reason)
-    elf = folder / f"{tool.replace(' ', '_').replace(',', '')}.elf"
+    elf = folder / f"{_file_name(tool)}.elf"
     try:
         build(written, forest, frame, target, elf)
     except RuntimeError as error:
@@ -265,7 +269,7 @@ def on_host(forest: Forest, x: Any, folder: Path) -> Iterator[tuple[str, float, 
         try:
             written = ours(forest, x, "host", folder / "package") if tool == OURS else PEERS[tool][1](forest)
             built = [str(folder / "package" / "lib" / "libforest.a")] if tool == OURS else []
-            call = library(written, forest, folder / tool.replace(" ", "_").replace(",", ""), *built)
+            call = library(written, forest, folder / _file_name(tool), *built)
         except (Refused, RuntimeError) as reason:
             print(f"  {tool}: {str(reason)[:200]}", file=sys.stderr)
             continue
@@ -385,8 +389,8 @@ On cores: instructions of a row, counted on the emulated core, means over 20 row
 and RAM are those of the whole program: start-up code, model, what it needs of a C library and of soft floats. All are built by the
 same compiler (zig's clang) with the same flags. On the host ({processor}): gcc -O3 -march=native, medians of 15 interleaved
 rounds.
-emlearn counts votes of whole trees, so it may give other classes than scikit-learn; its `predict` alone is built, without
-`predict_proba`, which would be slower and larger. treelite's C comes by tl2cgen, with and without `quantize`.
+emlearn and micromlgen count votes of whole trees, so they may give other classes than scikit-learn. *`predict` alone*: without
+`predict_proba`, which emlearn writes into the same file. treelite's C comes by tl2cgen, with and without `quantize`.
 """
 
 if __name__ == "__main__":
