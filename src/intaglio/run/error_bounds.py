@@ -31,7 +31,7 @@ U = 2.0**-24
 FUNCTION = (
     16.0  # units in the last place of a function; the worst of ours is measured at 4 (tests/kernels/test_scalar_functions.py)
 )
-TINY = 2.0**-126  # results below the normal numbers may be zero
+TINY = 2.0**-126  # results below the normal numbers may be zero, each product and sum of them
 # Slopes of functions, and the size of the numbers that are added on their way: 0 is the operand's own.
 SLOPES: dict[type[Op], tuple[float, float]] = {
     activation.Sigmoid: (0.25, 1.0), activation.Tanh: (1.0, 1.0), activation.Softsign: (1.0, 1.0),
@@ -157,7 +157,7 @@ def _sqrt(node: Node, given: list[Known]) -> Known:
 def _sum(node: Node, given: list[Known]) -> Known:
     a, b = given
     magnitude = a.magnitude + b.magnitude
-    return Known(_run(node.op, a.value, b.value), magnitude, a.error + b.error + 2 * U * magnitude)
+    return Known(_run(node.op, a.value, b.value), magnitude, a.error + b.error + 2 * U * magnitude + TINY)
 
 
 def _product(node: Node, given: list[Known]) -> Known:
@@ -195,7 +195,7 @@ def _products(node: Node, given: list[Known]) -> Known:
     error = _run(op, x.error, np.abs(w.value)) + _run(op, np.abs(x.value) + x.error, w.error)
     error = error + (float(np.max(bias[0].error, initial=0.0)) if bias else 0.0)
     terms = w.value.size // max(1, w.value.shape[0]) if not isinstance(op, MatMul) else x.value.shape[-2 if op.transpose_a else -1]
-    return Known(_run(op, x.value, w.value, *added), magnitude, error + (terms + 4) * U * magnitude + TINY)
+    return Known(_run(op, x.value, w.value, *added), magnitude, error + (terms + 4) * (U * magnitude + 2 * TINY))
 
 
 def _winograd(op: Conv, given: list[Known]) -> Array | float:
@@ -232,7 +232,7 @@ def _reduced(node: Node, given: list[Known]) -> Known | None:
         return Known(_run(op, x.value), _run(most, x.magnitude), _run(most, x.error))
     magnitude = _run(op, x.magnitude)
     terms = x.value.size // max(1, magnitude.size)
-    return Known(_run(op, x.value), magnitude, _run(op, x.error) + (terms + 4) * U * magnitude)
+    return Known(_run(op, x.value), magnitude, _run(op, x.error) + (terms + 4) * (U * magnitude + TINY))
 
 
 def _softmax(node: Node, given: list[Known]) -> Known:
