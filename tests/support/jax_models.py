@@ -119,6 +119,22 @@ def refused(folder: Path, model: Any, **options: Any) -> Any:
     raise AssertionError(f"{model} is not refused")
 
 
+def reads_for_ever(path: Path) -> None:
+    """The child has a limit of processor time."""
+    from intaglio.errors import ModelError
+    from intaglio.frontends.jax import trial
+
+    said, endless = "", "while True: pass\n"
+    kept, trial.SECONDS, trial._CHILD = (trial.SECONDS, trial._CHILD), 1.0, endless
+    try:
+        trial.tried(path)
+    except ModelError as error:
+        said = error.message
+    finally:
+        trial.SECONDS, trial._CHILD = kept
+    assert "not read after 2 s" in said
+
+
 def refusals(folder: Path) -> None:
     import jax
     import jax.numpy as jnp
@@ -130,6 +146,10 @@ def refusals(folder: Path) -> None:
     assert "example_inputs" in refused(folder, jax.jit(jnp.sin)).hint
     (folder / "bad.jax").write_bytes(b"nothing")
     assert "JAX does not read" in refused(folder, folder / "bad.jax").message
+    product = jax.export.export(jax.jit(lambda x: x @ x))(jax.ShapeDtypeStruct((3, 3), np.float32)).serialize()
+    (folder / "bad.jax").write_bytes(bytes(product).replace(b"dot_general", b"dot_geQeral"))  # seen when it is lowered
+    assert "JAX does not read" in refused(folder, folder / "bad.jax").message
+    reads_for_ever(folder / "bad.jax")
     symbolic = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), np.float32)
     assert "symbolic" in refused(folder, jax.export.export(jax.jit(jnp.sin))(symbolic)).message
     print("refusals ok")

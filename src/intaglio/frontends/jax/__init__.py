@@ -9,8 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from intaglio.errors import ModelError, ToolError, UserError, install_hint, quoted
+from intaglio.errors import ModelError, UserError, quoted
 from intaglio.frontends import finishing
+from intaglio.frontends.jax.opening import module_of, opened, reason_of
+from intaglio.frontends.jax.trial import tried, wrote
 from intaglio.frontends.jax.walk import Walk
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.ir.graph import Graph
@@ -28,6 +30,7 @@ def check(path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]:
 
 
 def _walked(path: Path, dims: Dims, shapes: Shapes, *, collect: bool) -> Walk:
+    tried(path)
     exported = opened(path)
     if dims:
         what = f"a function of JAX has no named dimensions, got `--dim {next(iter(dims))}`"
@@ -49,30 +52,6 @@ def _walked(path: Path, dims: Dims, shapes: Shapes, *, collect: bool) -> Walk:
     return walk
 
 
-def opened(path: Path) -> Any:
-    """The exported function of a file."""
-    try:
-        from jax import export
-    except ImportError:
-        what = f"{quoted(str(path), 200)} is a function of JAX, which is not installed"
-        raise ToolError("no-framework", what, hint=f"run {install_hint('jax')}") from None
-    try:
-        return export.deserialize(bytearray(path.read_bytes()))
-    except Exception as error:  # what JAX says of a damaged file
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        hint = "write it with `jax.export.export(f)(...).serialize()`"
-        raise ModelError("bad-file", f"JAX does not read {quoted(str(path), 200)}: {quoted(reason)}", hint=hint) from None
-
-
-def module_of(exported: Any) -> Any:
-    """Its StableHLO."""
-    import jax
-
-    given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
-    args, kwargs = jax.tree_util.tree_unflatten(exported.in_tree, given)
-    return jax.jit(exported.call).lower(*args, **kwargs).compiler_ir("stablehlo")
-
-
 def save_object(model: Any, example_inputs: tuple[object, ...] | None, path: Path) -> None:
     """An exported function, or a jitted one with example inputs, as a file."""
     import jax
@@ -86,6 +65,6 @@ def save_object(model: Any, example_inputs: tuple[object, ...] | None, path: Pat
         try:
             model = export.export(model)(*shapes)
         except Exception as error:
-            reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-            raise ModelError("cannot-convert", f"JAX does not export the function: {quoted(reason, 300)}") from None
+            raise ModelError("cannot-convert", f"JAX does not export the function: {quoted(reason_of(error), 300)}") from None
     path.write_bytes(bytes(model.serialize()))
+    wrote(path)
