@@ -7,12 +7,15 @@ example has whole numbers of at most 16 bits, the input has them too, and is cas
 
 from __future__ import annotations
 
+import copy
 import importlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from intaglio.errors import ModelError, ToolError, UserError, quoted
+from intaglio.frontends.converted import check_converted
+from intaglio.frontends.forests import converters
 
 FRAMEWORKS = ("xgboost", "lightgbm", "catboost", "sklearn")  # a model of the first three may be one of scikit-learn too
 _OPSETS = {"": 18, "ai.onnx.ml": 3}
@@ -32,6 +35,14 @@ def save_object(
     else:
         rows, columns = _shape(model, example_inputs)
         made = _of_catboost(model, path) if framework == "catboost" else _converted(model, framework, columns)
+        given: Any = example_inputs[0] if example_inputs else None
+        unchanged = copy.deepcopy(made)
+        _without_strings(unchanged, lambda _: None)
+        check_converted(model, framework, unchanged, given, _EXTRA.get(framework, ("CatBoost", ""))[0], note)
+        for output in made.graph.output:
+            output.type.tensor_type.ClearField("shape")  # of any number of rows
+        if given is not None and str(given.dtype) not in ("float32", *_WHOLE):
+            note(f"features are f32: give such arrays, `X.astype(\"float32\")`, not {given.dtype}")
         made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
         if example_inputs and (kind := _WHOLE.get(str(getattr(example_inputs[0], "dtype", "")))):
             _cast_input(made, kind)
@@ -71,7 +82,12 @@ def _of_catboost(model: Any, path: Path) -> Any:
     import onnx
 
     _tried("CatBoost", lambda: model.save_model(str(path), format="onnx"))
-    return onnx.load(str(path))
+    made = onnx.load(str(path))
+    given = made.graph.input[0].name
+    for node in made.graph.node:
+        node.input[:] = ["x" if name == given else name for name in node.input]
+    made.graph.input[0].name = "x"  # as all others call it
+    return made
 
 
 def _converted(model: Any, framework: str, columns: int) -> Any:
@@ -87,10 +103,11 @@ def _converted(model: Any, framework: str, columns: int) -> Any:
 
 def _with_plain_scores(converter: Any, model: Any, inputs: list[Any]) -> Any:
     """Probabilities as a tensor, not as maps, where the model has them."""
+    told = {"initial_types": inputs, "target_opset": _OPSETS, "custom_conversion_functions": converters()}
     try:
-        return converter.to_onnx(model, initial_types=inputs, options={"zipmap": False}, target_opset=_OPSETS)
+        return converter.convert_sklearn(model, options={"zipmap": False}, **told)
     except NameError:  # the model does not know the option
-        return converter.to_onnx(model, initial_types=inputs, target_opset=_OPSETS)
+        return converter.convert_sklearn(model, **told)
 
 
 def _shape(model: Any, example_inputs: tuple[object, ...] | None) -> tuple[int, int]:

@@ -1,0 +1,198 @@
+"""Does a converted model compute what its object computes?
+
+Converters drop what they do not know without a word: weights by distance, categories, links of losses, trees per round. So the
+object predicts some rows, and the operators of the import compute the same rows: those of the example, of its spread, at thresholds
+of trees, whole numbers, zeros, and with missing values where the object takes them. Numbers may be off by 1e-3 of the largest, and
+a few rows of each kind by more, since floats of 32 bits may cross a threshold. Missing values that the example does not have may
+go another way; a note says so.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from intaglio.errors import ModelError
+from intaglio.frontends.onnx import load
+from intaglio.ir.graph import Array, Graph
+from intaglio.ops.base import BadOperator
+from intaglio.ops.evaluate import evaluate_graph
+
+ROWS = 32  # of each kind
+OFF = 1e-3  # of the largest number
+LEVEL = 1e-4  # classes whose scores differ by less are level
+SHARE = 0.1  # of the rows of a kind that may be off
+MISSING = "with missing values"
+_HINT = "train it without what the converter does not know, such as categories, weights by distance or another objective"
+_MISSING_HINT = "the converter does not know where missing values go: replace them before the model"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the object says of some rows. `level`: rows whose best classes have nearly the same score."""
+
+    name: str
+    numbers: Array
+    level: Array | None = None
+
+
+def check_converted(model: Any, framework: str, made: Any, example: Any, tool: str, note: Callable[[str], None]) -> None:
+    """`made`: the ONNX model, for any number of rows."""
+    graph = _graph(made)
+    source = np.random.default_rng(0)
+    example = None if not isinstance(example, np.ndarray) or example.ndim != 2 else np.asarray(example, np.float32)
+    for kind, rows in _rows(made, example, graph.inputs[0].type.shape[1], source):
+        if kind == "of whole numbers" and "Neighbors" in type(model).__name__:
+            continue  # distances are equal there, and any of the neighbours is right
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                wanted = list(_wanted(model, framework, rows))
+        except Exception:  # the object does not take such rows
+            continue
+        try:
+            found = evaluate_graph(graph, {graph.inputs[0].name: rows})
+        except BadOperator as error:  # a size that it was not converted for
+            raise ModelError("cannot-export", f"`{tool}` converts the model to one for other rows: {error}", hint=_HINT) from None
+        lost = _lost(wanted, [found[value.name] for value in graph.outputs])
+        if lost and kind == MISSING and (example is None or np.isfinite(example).all()):
+            note(f"rows {MISSING} give other results than the object's: the converter does not know where these go")
+        elif lost:
+            what = f"`{tool}` converts the model to something else: {lost} {kind}"
+            raise ModelError("cannot-export", what, hint=_MISSING_HINT if kind == MISSING else _HINT)
+
+
+def _graph(made: Any) -> Graph:
+    onnx = importlib.import_module("onnx")
+    several = copy.deepcopy(made)
+    several.graph.input[0].type.tensor_type.shape.dim[0].dim_value = ROWS
+    for output in several.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    with tempfile.TemporaryDirectory(prefix="intaglio-") as folder:
+        path = Path(folder) / "converted.onnx"
+        onnx.save(several, path)
+        return load(path)[0]
+
+
+def _rows(made: Any, example: Array | None, columns: int, source: np.random.Generator) -> Iterator[tuple[str, Array]]:
+    shape = (ROWS, columns)
+    normal = source.standard_normal(shape).astype(np.float32)
+    if example is not None and len(example) and np.isfinite(example).any():
+        yield "of the example", example[np.arange(ROWS) % len(example)]
+        middle, spread = np.nanmean(example, axis=0), np.nanstd(example, axis=0)
+        spread = np.where(spread > 0, spread, np.maximum(np.abs(middle), 1.0))
+        normal = np.nan_to_num(middle + normal * spread).astype(np.float32)
+        whole = (np.isnan(example) | (example == np.round(example))).all(axis=0)  # categories and counts stay such
+        normal = np.where(whole, np.round(normal), normal)
+    yield "like the example" if example is not None else "of normal numbers", normal
+    at = _thresholds(made, columns)
+    if any(len(numbers) > 1 for numbers in at):
+        yield "near thresholds", np.stack([_between(numbers, normal[:, n], source) for n, numbers in enumerate(at)], axis=1)
+    yield "of whole numbers", source.integers(0, 6, shape).astype(np.float32)
+    yield "with zeros", np.where(source.random(shape) < 0.3, np.float32(0), normal)
+    yield MISSING, np.where(source.random(shape) < 0.2, np.float32(np.nan), normal)
+
+
+def _thresholds(made: Any, columns: int) -> list[Array]:
+    found: list[list[float]] = [[] for _ in range(columns)]
+    for node in made.graph.node:
+        if node.op_type in ("TreeEnsembleClassifier", "TreeEnsembleRegressor"):
+            given = {one.name: one for one in node.attribute}
+            values = given["nodes_values"].floats if "nodes_values" in given else []
+            for feature, value, mode in zip(given["nodes_featureids"].ints, values, given["nodes_modes"].strings, strict=False):
+                if mode != b"LEAF" and feature < columns:
+                    found[feature].append(value)
+    return [np.unique(np.array(numbers, np.float64)) for numbers in found]
+
+
+def _between(numbers: Array, otherwise: Array, source: np.random.Generator) -> Array:
+    """In the middle between two neighbours: a threshold that is rounded is not crossed."""
+    if len(numbers) < 2:
+        return otherwise
+    at = source.integers(0, len(numbers) - 1, ROWS)
+    return ((numbers[at] + numbers[at + 1]) / 2).astype(np.float32)
+
+
+# What the object says ---------------------------------------------------------------------------------------------------------
+
+
+def _wanted(model: Any, framework: str, rows: Array) -> Iterator[Wanted]:
+    if type(model).__name__ == "Booster":
+        yield _of_booster(model, framework, rows)
+        return
+    if not hasattr(model, "predict"):
+        yield Wanted("transform", _dense(model.transform(rows)))
+        return
+    scores = _scores(model, rows)
+    answers = np.asarray(model.predict(rows))
+    classes = getattr(model, "classes_", None)
+    if answers.dtype.kind in "OUS" and classes is not None:
+        answers = np.searchsorted(np.asarray(classes), answers.reshape(len(rows)))
+    yield Wanted("predict", answers, None if scores is None else _level(scores))
+    if hasattr(model, "predict_proba") and isinstance(probabilities := model.predict_proba(rows), np.ndarray):
+        yield Wanted("predict_proba", probabilities)
+
+
+def _of_booster(model: Any, framework: str, rows: Array) -> Wanted:
+    given = importlib.import_module("xgboost").DMatrix(rows, feature_names=model.feature_names) if framework == "xgboost" else rows
+    return Wanted("Booster.predict", np.asarray(model.predict(given)))
+
+
+def _dense(numbers: Any) -> Array:
+    return np.asarray(numbers.toarray() if hasattr(numbers, "toarray") else numbers)
+
+
+def _scores(model: Any, rows: Array) -> Array | None:
+    ask: Callable[[Array], Any] | None = getattr(model, "predict_proba", None) or getattr(model, "decision_function", None)
+    if ask is None:
+        return None
+    scores = ask(rows)
+    return scores.astype(np.float64) if isinstance(scores, np.ndarray) else None
+
+
+def _level(scores: Array) -> Array:
+    near = LEVEL * max(1.0, float(np.nanmax(np.abs(scores), initial=0)))
+    if scores.ndim == 1 or scores.shape[1] == 1:
+        return np.abs(scores.reshape(-1)) < near
+    ordered = np.sort(scores, axis=1)
+    return np.asarray(ordered[:, -1] - ordered[:, -2] < near)
+
+
+# Comparing --------------------------------------------------------------------------------------------------------------------
+
+
+def _lost(wanted: list[Wanted], found: list[Array]) -> str:
+    """What differs, or nothing."""
+    if wanted[0].name == "Booster.predict":  # probabilities of class 1, of all classes, or numbers
+        views = [view for array in found for view in (array, *([array[:, 1]] if array.ndim == 2 and array.shape[1] == 2 else []))]
+        fitting = [view for view in views if view.size == wanted[0].numbers.size]
+        counts = [_off(wanted[0], view)[0] for view in fitting]
+        found = [fitting[int(np.argmin(counts))]] if fitting else found[:1]
+    for want, got in zip(wanted[-len(found) :], found, strict=False):  # labels that are strings may have been left out
+        if got.size != want.numbers.size:
+            return f"`{want.name}` gives {[*want.numbers.shape]}, the converted model {[*got.shape]}, for rows"
+        count, most = _off(want, got)
+        if count > SHARE * len(want.numbers):
+            return f"`{want.name}` differs by up to {most:.3g} in {count} of {len(want.numbers)} rows"
+    return ""
+
+
+def _off(want: Wanted, got: Array) -> tuple[int, float]:
+    """Rows that are off, and the largest difference."""
+    a, b = want.numbers.astype(np.float64), np.asarray(got, np.float64).reshape(want.numbers.shape)
+    largest = float(np.max(np.abs(a), initial=0.0, where=np.isfinite(a)))
+    with np.errstate(all="ignore"):
+        difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))
+    rows = (difference > OFF * max(largest, 1e-30)).reshape(len(a), -1).any(axis=1)
+    if want.level is not None:
+        rows &= ~want.level
+    return int(rows.sum()), float(difference.max(initial=0.0))
+
