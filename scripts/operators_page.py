@@ -157,12 +157,13 @@ def jax_rows() -> dict[str, str]:
     from importlib import import_module
 
     from intaglio.frontends import stablehlo
-    from intaglio.frontends.jax.walk import ROWS
+    from intaglio.frontends.jax.complex_numbers import MATHS
+    from intaglio.frontends.jax.walk import ROW_FILES, ROWS
 
-    for rows in ("rows", "loops"):
+    for rows in ROW_FILES:
         import_module(f"intaglio.frontends.jax.{rows}")
     every = set(_STABLEHLO.split()) | set(ROWS)
-    plain = {"rsqrt", "cbrt", "is_finite", "exponential_minus_one", "log_plus_one", "not", *stablehlo.UNARY}
+    plain = {"not", *stablehlo.UNARY, *stablehlo.WRITTEN_OUT, *MATHS}
     known = set(ROWS) | {n for n in every if stablehlo.is_binary(n) or n in plain}
     return {name: kind_of(name) if name in known else REFUSED for name in sorted(every)}
 

@@ -1,11 +1,12 @@
 """Functions of JAX as graphs: files of `jax.export` (`exported.serialize()`), read by JAX itself where it is installed.
 
 JAX parses its own format and hands out StableHLO operations one by one; nothing of the file is executed. Shapes are those that the
-function was exported for.
+function was exported for, and names among them are made numbers by `--dim`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from intaglio.errors import ModelError, ToolError, UserError, install_hint, quot
 from intaglio.frontends import finishing
 from intaglio.frontends.jax.walk import Walk
 from intaglio.frontends.onnx.faults import Problem
+from intaglio.frontends.onnx.pinning import Declared, Follows, pin
 from intaglio.ir.graph import Graph
 from intaglio.ir.spans import Dims, Shapes
+from intaglio.ir.types import DType
 
 
 def load(path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None) -> tuple[Graph, list[str]]:
@@ -29,24 +32,51 @@ def check(path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]:
 
 def _walked(path: Path, dims: Dims, shapes: Shapes, *, collect: bool) -> Walk:
     exported = opened(path)
-    if dims:
-        what = f"a function of JAX has no named dimensions, got `--dim {next(iter(dims))}`"
-        raise UserError("unknown-dimension", what, hint="export it for the shapes that you need")
-    for given, shape in shapes.items():
-        place = given.removeprefix("in")
-        if not place.isdigit() or int(place) >= len(exported.in_avals):
-            names = ", ".join(f"`in{n}`" for n in range(len(exported.in_avals)))
-            raise UserError("unknown-input", f"unknown input {quoted(given)}", where=path.name, hint=f"inputs: {names}")
-        known = exported.in_avals[int(place)].shape
-        if tuple(shape) != tuple(known):
-            what = f"the input {quoted(given)} is {list(known)}, not {list(shape)}"
-            raise UserError("shape-mismatch", what, where=path.name, hint="export it for the shapes that you need")
-    if any(not isinstance(n, int) for aval in exported.in_avals for n in aval.shape):
-        hint = "export it with `jax.ShapeDtypeStruct` of known sizes"
-        raise ModelError("unsupported-shape", "the function was exported with symbolic sizes", where=path.name, hint=hint)
+    taken = list(exported.in_avals)
+    inputs = [Declared(f"in{n}", _type(aval.dtype, path), tuple(map(_size, aval.shape))) for n, aval in enumerate(taken)]
+    formulas = {str(size): size for aval in taken for size in aval.shape if not isinstance(size, int)}
+    named = {name for size in formulas.values() for name in size.get_vars()}
+    follows = {text: _computed(size) for text, size in formulas.items() if text not in named}
+    one = " ".join(f"`--dim {name}=8`" for name in sorted(named))
+    try:
+        pinned = pin(inputs, dims, shapes, path.name, follows, hint="export it for the shapes that you need", names=named)
+    except ModelError as error:
+        if error.slug != "dynamic-dimension":
+            raise
+        raise ModelError(error.slug, error.message, where=path.name, hint=f"give a size for each name, such as {one}") from None
+    if pinned.bounds is not None:
+        hint = f"give one size for each name, such as {one}" if named else "give the shapes that it was exported for"
+        raise ModelError("unsupported-shape", "a range of sizes is not supported for JAX", where=path.name, hint=hint)
     walk = Walk(path.name, collect=collect)
-    walk.run(module_of(exported))
+    walk.emitter.notes.extend(pinned.notes)
+    walk.run(module_of(exported, pinned.shapes))
     return walk
+
+
+def _size(told: Any) -> int | str:
+    """Of an exported shape: a number, or a name or a formula of names."""
+    return told if isinstance(told, int) else str(told)
+
+
+def _computed(formula: Any) -> Follows:
+    """A size that follows from others, where those are known."""
+
+    def found(known: Mapping[str, int]) -> int | None:
+        names = formula.get_vars()
+        return int(formula._evaluate({n: known[n] for n in names})) if all(n in known for n in names) else None
+
+    return found
+
+
+def _type(told: Any, path: Path) -> DType:
+    names = {"bool": DType.BOOL, "float16": DType.F16, "bfloat16": DType.BF16, "float32": DType.F32, "float64": DType.F64}
+    name = str(told)
+    if name in names:
+        return names[name]
+    short = name.replace("uint", "U").replace("int", "I").upper()
+    if short not in DType.__members__:
+        raise ModelError("unsupported-type", f"an input of the type {quoted(name)} is not supported", where=path.name)
+    return DType[short]
 
 
 def opened(path: Path) -> Any:
@@ -64,13 +94,21 @@ def opened(path: Path) -> Any:
         raise ModelError("bad-file", f"JAX does not read {quoted(str(path), 200)}: {quoted(reason)}", hint=hint) from None
 
 
-def module_of(exported: Any) -> Any:
-    """Its StableHLO."""
+def module_of(exported: Any, shapes: Sequence[Sequence[int]]) -> Any:
+    """Its StableHLO, for inputs of these shapes."""
     import jax
 
-    given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
+    given = [jax.ShapeDtypeStruct(tuple(shape), aval.dtype) for shape, aval in zip(shapes, exported.in_avals, strict=True)]
     args, kwargs = jax.tree_util.tree_unflatten(exported.in_tree, given)
-    return jax.jit(exported.call).lower(*args, **kwargs).compiler_ir("stablehlo")
+    lowered = jax.jit(exported.call).lower(*args, **kwargs).compiler_ir("stablehlo")
+    if all(isinstance(n, int) for aval in exported.in_avals for n in aval.shape):
+        return lowered
+    try:  # what XLA does before it compiles such a module: sizes go from the inputs into every type
+        from jax._src.interpreters.mlir import refine_polymorphic_shapes
+    except ImportError:
+        hint = "export it with `jax.ShapeDtypeStruct` of known sizes, or install another version of JAX"
+        raise ModelError("unsupported-shape", "this version of JAX does not make symbolic sizes known", hint=hint) from None
+    return refine_polymorphic_shapes(lowered)
 
 
 def save_object(model: Any, example_inputs: tuple[object, ...] | None, path: Path) -> None:

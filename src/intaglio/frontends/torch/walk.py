@@ -16,8 +16,9 @@ from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.building import cast, expand, part, reshape
 from intaglio.frontends.discovery import import_rows
 from intaglio.frontends.emitting import MAX_FOLDED_BYTES, MAX_NODES, Emitter
+from intaglio.frontends.fourier import Complex
 from intaglio.frontends.onnx.faults import Fault, Problem, unsupported
-from intaglio.frontends.torch.call import TABLE, Answer, Complex, Item, TorchCall
+from intaglio.frontends.torch.call import TABLE, Answer, Item, TorchCall
 from intaglio.frontends.torch.labels import labels_of
 from intaglio.frontends.torch.program import Argument, GraphRecord, Meta, NodeRecord, Program, Ref
 from intaglio.ir.graph import Array, State, Value

@@ -9,6 +9,7 @@ import numpy as np
 
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, part, reshape, transpose
+from intaglio.frontends.fourier import waves
 from intaglio.frontends.keras.rows.convolution import channels, spatial, window_pads
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
@@ -80,11 +81,9 @@ def mel_spectrogram(call: KerasCall) -> Result:
     half, bins = size // 2, size // 2 + 1
     window = np.zeros(size)
     window[(size - length) // 2 :][:length] = _window(call, length)
-    angle = 2 * np.pi * (np.arange(bins)[:, None] * np.arange(size)[None] % size) / size
-    waves = np.concatenate([np.cos(angle), -np.sin(angle)]) * window
     rows = reshape(call, x, (math.prod(batch), 1, time))
     rows = call.emit(Pad((0, 0, half, 0, 0, half), "reflect", 0.0), rows)
-    y = call.emit(Conv((step,), (0, 0), (1,), 1), rows, call.constant(waves[:, None], x.dtype, "waves"))
+    y = call.emit(Conv((step,), (0, 0), (1,), 1), rows, call.constant((waves(size, bins) * window)[:, None], x.dtype, "waves"))
     squares = call.emit(Mul(), y, y)
     power = call.emit(Add(), part(call, squares, 1, 0, bins), part(call, squares, 1, bins, bins))
     exponent = call.number("mag_exp", 2.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from intaglio.frontends import building
 from intaglio.frontends.building import cast, expand, part, reshape
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
@@ -340,13 +341,7 @@ def power(call: TorchCall) -> Answer:
 @row("atan2", "arctan2")
 def atan2(call: TorchCall) -> Answer:
     y, x = (call.floats(v) for v in call.operands("self", "other"))
-    zero, pi = call.like(0, x), call.like(math.pi, x)
-    angle = call.emit(Atan(), call.emit(Div(), y, x))
-    below = call.emit(Less(), y, zero)
-    turned = call.emit(Where(), below, call.emit(Sub(), angle, pi), call.emit(Add(), angle, pi))
-    angle = call.emit(Where(), call.emit(Less(), x, zero), turned, angle)
-    still = call.emit(LogicalAnd(), call.emit(Equal(), x, zero), call.emit(Equal(), y, zero))
-    return call.emit(Where(), still, zero, angle)
+    return building.atan2(call, y, x)
 
 
 @row("hypot")

@@ -10,8 +10,9 @@ from collections.abc import Callable
 import numpy as np
 
 from intaglio.frontends.building import concat, part, reshape, transpose
+from intaglio.frontends.fourier import Complex, waves, waves_back
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import TABLE, Answer, Complex, Item, TorchCall, row
+from intaglio.frontends.torch.call import TABLE, Answer, Item, TorchCall, row
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import Op
@@ -131,10 +132,8 @@ def made(call: TorchCall) -> Answer:
 
 
 def _waves(call: TorchCall, n: int, bins: int) -> Array:
-    """[2 * bins, n]: cosines, then negative sines."""
     call.bounded(2 * n * bins)
-    angle = 2 * math.pi * ((np.arange(bins)[:, None] * np.arange(n)[None, :]) % n) / n
-    return np.concatenate([np.cos(angle), -np.sin(angle)])
+    return waves(n, bins)
 
 
 def _factor(call: TorchCall, n: int, *, back: bool = False) -> float:
@@ -166,8 +165,8 @@ def forward(call: TorchCall) -> Answer:
     x = part(call, x, axis, 0, n)
     bins = n if call.op == "fft_fft" or not call.flag("onesided", True) else n // 2 + 1
     order = [*[a for a in range(rank) if a != axis], axis]
-    waves = call.constant(_waves(call, n, bins) * _factor(call, n), x.dtype)
-    y = call.emit(MatMul(transpose_b=True), _matrix(call, transpose(call, x, order)), waves)
+    matrix = call.constant(_waves(call, n, bins) * _factor(call, n), x.dtype)
+    y = call.emit(MatMul(transpose_b=True), _matrix(call, transpose(call, x, order)), matrix)
     y = reshape(call, y, (*[x.shape[a] for a in order[:-1]], 2 * bins))
     back = [order.index(a) for a in range(rank)]
     return Complex(*[transpose(call, part(call, y, rank - 1, k * bins, bins), back) for k in (0, 1)])
@@ -186,14 +185,11 @@ def inverse(call: TorchCall) -> Answer:
     n = call.integer("last_dim_size", 2 * (bins - 1)) if call.op == "_fft_c2r" else call.integer("n", 2 * (bins - 1))
     if n // 2 + 1 != bins:
         raise unsupported(f"`{call.op}` of {bins} bins to {n} elements is not supported")
-    twice = np.full(bins, 2.0)
-    twice[0] = 1
-    if n % 2 == 0:
-        twice[-1] = 1
-    waves = _waves(call, n, bins) * np.tile(twice, 2)[:, None] * _factor(call, n, back=True)
+    call.bounded(2 * n * bins)
+    matrix = waves_back(n, bins) * _factor(call, n, back=True)
     order = [*[a for a in range(rank) if a != axis], axis]
     both = concat(call, [transpose(call, v, order) for v in (x.re, x.im)], rank - 1)
-    y = call.emit(MatMul(), _matrix(call, both), call.constant(waves, x.re.dtype))
+    y = call.emit(MatMul(), _matrix(call, both), call.constant(matrix, x.re.dtype))
     y = reshape(call, y, (*[x.re.shape[a] for a in order[:-1]], n))
     return transpose(call, y, [order.index(a) for a in range(rank)])
 
