@@ -147,7 +147,6 @@ WRONG: dict[str, tuple[Callable[[Pt2], object], str]] = {
     ),
     "a loss": (lambda m: m.output_specs.append({"loss_output": {"arg": {"name": "relu"}}}), "unsupported-operator"),
     "big-endian weights": (lambda m: m.files.update(byteorder=b"big"), "unsupported-format"),
-    "random numbers": (lambda m: m.nodes[1].update(target="torch.ops.aten.rand_like.default"), "unsupported-operator"),
     "an operator that reads files": (
         lambda m: m.nodes[1].update(target="torch.ops.aten.from_file.default"),
         "unsupported-operator",

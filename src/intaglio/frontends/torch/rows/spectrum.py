@@ -16,10 +16,10 @@ from intaglio.frontends.torch.call import TABLE, Answer, Item, TorchCall, row
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
 from intaglio.ops.base import Op
-from intaglio.ops.binary import Add, Div, Mul, Sub
+from intaglio.ops.binary import Add, Div, Less, Mul, Sub, Where
 from intaglio.ops.conv import Conv
 from intaglio.ops.matmul import MatMul
-from intaglio.ops.unary import Cos, Neg, Sin, Sqrt
+from intaglio.ops.unary import Cos, IsNan, Neg, Sin, Sqrt
 
 MOVING = {
     "view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "permute", "transpose", "t", "slice", "select", "narrow",
@@ -111,9 +111,22 @@ MATHS: dict[str, Callable[[TorchCall], Answer]] = {
 }  # fmt: skip
 
 
-@row("view_as_real", "imag", "angle", "conj_physical", "_conj_physical")
+@row("view_as_real", "imag")
 def of_reals(call: TorchCall) -> Answer:
-    raise unsupported(f"`{call.op}` of real numbers is not supported")
+    raise unsupported(f"PyTorch has no `{call.op}` of real numbers", "export the model again")
+
+
+@row("conj_physical", "_conj_physical")
+def itself(call: TorchCall) -> Answer:
+    return call.first()
+
+
+@row("angle")
+def angle(call: TorchCall) -> Answer:
+    """Of real numbers: half a circle where they are below 0."""
+    x = call.floats(call.first())
+    turned = call.emit(Where(), call.emit(Less(), x, call.like(0.0, x)), call.like(math.pi, x), call.like(0.0, x))
+    return call.emit(Where(), call.emit(IsNan(), x), x, turned)
 
 
 @row("complex", "polar", "view_as_complex")
