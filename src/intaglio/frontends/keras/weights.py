@@ -99,6 +99,7 @@ class Weights:
 
     def __init__(self, source: KerasFile, model: Model) -> None:
         self.store: Hdf5 = source.store
+        self._words = source.words
         self._legacy = source.legacy
         self._paths: dict[tuple[Layer, str], str] = {}
         self._faults: dict[Layer, Fault] = {}
@@ -107,6 +108,11 @@ class Weights:
                 self._bind(layer)
         else:
             self._find(model)
+
+    def words(self, layer: Layer) -> list[str] | None:
+        """A list of words that was learnt, or given as a file."""
+        found = self._words.get(layer.group.strip("/"))
+        return None if found is None else found.decode("utf-8", "replace").split("\n")
 
     def read(self, layer: Layer, role: str) -> Array:
         return self.store.array(self._path(layer, role))

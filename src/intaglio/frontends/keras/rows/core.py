@@ -27,6 +27,7 @@ from intaglio.ops.unary import LogicalNot
 @layer("Dense")
 def dense(call: KerasCall) -> Result:
     x, units = call.x, call.whole("units")
+    x = x if x.dtype.is_float else cast(call, x, call.dtype)
     if x.type.rank < 2:
         raise Fault("shape-mismatch", f"it takes at least two axes, got {list(x.shape)}")
     if call.option("lora_rank"):

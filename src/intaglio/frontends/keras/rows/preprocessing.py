@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,17 @@ from intaglio.errors import quoted
 from intaglio.frontends.building import cast, part, reshape, unsqueeze
 from intaglio.frontends.keras.rows.convolution import spatial
 from intaglio.frontends.keras.rows.shaping import resized
+from intaglio.frontends.keras.vocabulary import Key, tokens
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
+from intaglio.frontends.lookup import place_of_number, place_of_text, text_table
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import moves
-from intaglio.ir.types import DType
+from intaglio.ir.types import DType, Layout
 from intaglio.ops.activation import Clip
-from intaglio.ops.binary import Add, Div, Equal, LessEqual, Mul, Sub, Where
+from intaglio.ops.binary import Add, Div, Equal, Less, LessEqual, LogicalOr, Mod, Mul, Sub, Where
+from intaglio.ops.control import AssertTrue
+from intaglio.ops.index import Gather
 from intaglio.ops.reduce import Reduce
 from intaglio.ops.unary import IsNan, Neg
 
@@ -101,7 +106,70 @@ def category_encoding(call: KerasCall) -> Result:
     return _encoded(call, x, depth, call.dtype, weights if isinstance(weights, Value) else None)
 
 
-def _encoded(call: KerasCall, x: Value, depth: int, whole: DType, weights: Value | None = None) -> Value:
+@layer("IntegerLookup", "StringLookup")
+def lookup(call: KerasCall) -> Result:
+    """The number of a word or of a number in a list; with `invert`, what has this number."""
+    x, strings = call.x, call.layer.kind == "StringLookup"
+    keys, first = tokens(call.layer, call.walk.weights)
+    mask, others = call.option("mask_token"), call.whole("num_oov_indices", 1)
+    if math.prod(x.shape[1:]) * len(keys) > _MOST and not strings:
+        raise unsupported(f"{len(keys)} numbers for {list(x.shape)} are not supported")
+    if call.flag("invert"):
+        return _back(call, x, keys, first)
+    if strings and x.type.layout is not Layout.TEXT:
+        raise Fault("shape-mismatch", f"it takes strings, got {x.type}")
+    if strings:
+        place = place_of_text(call, x, [str(key) for key in keys])
+    else:
+        x = cast(call, x, DType.I64)
+        place = place_of_number(call, x, np.array(keys, np.int64))
+    masks = int(mask is not None and call.option("output_mode", "int") == "int")
+    known = call.emit(Less(), place, call.like(len(keys), place))
+    if others > 1 and (strings or call.option("oov_method", "floormod") != "floormod"):
+        raise unsupported("several numbers for words that are not in the list need a hash that is not supported")
+    other = call.like(masks, place)
+    if others > 1:
+        other = call.emit(Add(), call.emit(Mod(), x, call.like(others, place)), other)
+    made = call.emit(Where(), known, call.emit(Add(), place, call.like(first, place)), other)
+    hidden: Value | None = None
+    if mask is not None:
+        hidden = _is_mask(call, x, mask, strings)
+        made = call.emit(Where(), hidden, call.like(0 if masks else -1, made), made)
+    if others == 0:
+        fits = known if hidden is None else call.emit(LogicalOr(), known, hidden)
+        every = call.emit(Reduce("all", tuple(range(fits.type.rank)), False), fits)
+        call.emit(AssertTrue("an input is not in the vocabulary, which has no number for others"), reshape(call, every, (1,)))
+    size = call.option("max_tokens") if call.flag("pad_to_max_tokens") else first + len(keys)
+    if type(size) is not int:
+        raise Fault("bad-attribute", f"`max_tokens` is {quoted(str(size))}")
+    return _encoded(call, made, size, DType.I64, to=DType.I64)
+
+
+def _is_mask(call: KerasCall, x: Value, mask: Any, strings: bool) -> Value:
+    if strings:
+        found = place_of_text(call, x, [str(mask)])
+        return call.emit(Equal(), found, call.like(0, found))
+    return call.emit(Equal(), x, call.like(int(mask), x))
+
+
+def _back(call: KerasCall, x: Value, keys: list[Key], first: int) -> Value:
+    """`oov_token` where a number stands for nothing in the list."""
+    mask, other = call.option("mask_token"), call.option("oov_token")
+    if other is None:
+        raise unsupported("it has no `oov_token`", "save the model with one")
+    rows = [mask, *keys, other] if mask is not None else [*keys, other]
+    numbers = np.array([*([0] if mask is not None else []), *range(first, first + len(keys))], np.int64)
+    place = place_of_number(call, cast(call, x, DType.I64), numbers)
+    if call.layer.kind == "IntegerLookup":
+        return call.emit(Gather(0), call.constant(np.array(rows, np.int64)), place)
+    words = call.emit(Gather(0), text_table(call, [str(row) for row in rows]), place)
+    words.type = replace(words.type, layout=Layout.TEXT)
+    return words
+
+
+def _encoded(
+    call: KerasCall, x: Value, depth: int, whole: DType, weights: Value | None = None, to: DType | None = None
+) -> Value:
     """Categories as numbers, or as vectors of `depth` elements: one per element, or one for those along an axis together."""
     mode = {"binary": "multi_hot"}.get(str(call.option("output_mode", "int")), call.option("output_mode", "int"))
     if mode == "int":
@@ -117,7 +185,7 @@ def _encoded(call: KerasCall, x: Value, depth: int, whole: DType, weights: Value
         x = reshape(call, x, x.shape[:-1])
     ids = cast(call, x, DType.I64)
     same = call.emit(Equal(), unsqueeze(call, ids, x.type.rank), call.constant(np.arange(depth, dtype=np.int64)))
-    found = cast(call, same, call.dtype)
+    found = cast(call, same, to or call.dtype)
     if mode == "one_hot":
         return found
     if weights is not None and mode == "count":
