@@ -28,6 +28,8 @@ NAMES = (
     "bits",
     "rounded",
     "spectra",
+    "halves",
+    "drawn",
     "window",
 )
 

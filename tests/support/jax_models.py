@@ -117,6 +117,16 @@ def functions() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
         twice = jnp.fft.irfft2(jnp.fft.rfft2(x))
         return jnp.abs(half), power, back, jnp.imag(turned.T), jnp.real(jnp.sum(whole, 0)), twice, jnp.abs(framed)
 
+    half = jnp.asarray(real(4, 150), jnp.bfloat16)
+
+    def halves(x: Any) -> Any:
+        scales = jnp.tile(jnp.array([1.5, -3e-5, 2.0, 0.0, 100.0], jnp.bfloat16), 30)
+        y = (x.astype(jnp.bfloat16) @ half * scales)[:, ::30] + jnp.arange(5, dtype=jnp.bfloat16)
+        return y.astype(jnp.float32), jnp.maximum(y, -jnp.inf).astype(jnp.float32), (x.astype(jnp.float16) + 1).astype(jnp.float32)
+
+    def drawn(key: Any) -> Any:
+        return jax.random.normal(key, (5,)), jax.random.randint(key, (4,), 0, 9), jax.random.permutation(key, 6)
+
     ids = rng.integers(0, 9, (1, 5)).astype(np.int32)
     few = np.array([3, 0, 2, 3], np.int32)
     many = np.array([-7, 0, 1, 2**31 - 1, -(2**31), 12345], np.int32)
@@ -128,7 +138,8 @@ def functions() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
         "branches": (branches, (real(3), np.ones((), np.int32))), "nested": (nested, (real(3),)),
         "sorting": (sorting, (real(4, 5), few)), "putting": (putting, (real(4, 5), few)), "taking": (taking, (real(4, 5), few)),
         "bits": (bits, (many, many.view(np.uint32), real(3))), "rounded": (rounded, (real(3, 4), real(3, 4))),
-        "spectra": (spectra, (real(4, 12),)),
+        "spectra": (spectra, (real(4, 12),)), "halves": (halves, (np.round(real(3, 4) * 4) / 4,)),
+        "drawn": (drawn, (np.array([7, 1], np.uint32),)),
         "window": (window, (real(5, 4), np.int32(2) * np.ones((), np.int32))),
     }  # fmt: skip
 

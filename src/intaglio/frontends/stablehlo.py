@@ -203,7 +203,10 @@ def broadcast_in_dim(call: Emits, x: Value, axes: Ints, shape: Ints) -> Value:
 
 def iota(call: Emits, axis: int, shape: Ints, dtype: DType) -> Value:
     line = np.arange(shape[axis]).reshape([-1 if n == axis else 1 for n in range(len(shape))])
-    return call.constant(np.ascontiguousarray(np.broadcast_to(line, shape)).astype(dtype.numpy), dtype)
+    whole = np.ascontiguousarray(np.broadcast_to(line, shape))
+    if dtype in (DType.F16, DType.BF16):
+        return cast(call, call.constant(whole.astype(np.float32), DType.F32), dtype)
+    return call.constant(whole.astype(dtype.numpy), dtype)
 
 
 def slice_(call: Emits, x: Value, starts: Ints, limits: Ints, strides: Ints) -> Value:

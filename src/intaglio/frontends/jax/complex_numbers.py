@@ -4,7 +4,6 @@ What moves data, and sums, is done to real and imaginary parts alike."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +11,9 @@ import numpy as np
 
 from intaglio.frontends.building import cast, concat, part, reshape, transpose
 from intaglio.frontends.fourier import Complex, waves, waves_back, whole_waves
+from intaglio.frontends.jax.literals import pairs_of, spread
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Array, Value
-from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, Div, Mul, Sub
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.unary import Cos, Exp, Neg, Sin, Sqrt
@@ -26,8 +25,6 @@ _MOVING = {
     "reshape", "transpose", "broadcast_in_dim", "slice", "concatenate", "reverse", "pad", "gather", "dynamic_slice",
     "dynamic_update_slice", "select", "optimization_barrier",
 }  # fmt: skip
-_BLOB = re.compile(r'dense<"0x([0-9A-Fa-f]*)">')
-_PAIR = re.compile(r"\(([^,()]+),([^,()]+)\)")
 _MOST = 1 << 24  # numbers of a matrix of waves
 
 
@@ -70,24 +67,8 @@ def _both(operands: Sequence[Value | Complex]) -> list[Complex]:
 
 def _constant(call: JaxCall, _: Sequence[Value | Complex]) -> Complex:
     made = call.result()
-    data = _numbers(str(call.operation), made.dtype)
-    data = np.broadcast_to(data.reshape(()) if data.size == 1 else data.reshape(made.shape), made.shape)
+    data = spread(pairs_of(str(call.operation), made.dtype), made.shape)
     return Complex(*(call.constant(np.array(side), made.dtype) for side in (data.real, data.imag)))
-
-
-def _numbers(text: str, of: DType) -> Array:
-    """Of `dense<(1.0,2.0)>`, of a list of such pairs, or of `dense<"0x...">`: JAX's bindings have no array of them."""
-    text = text[text.index("dense<") :]
-    if (blob := _BLOB.match(text)) is not None:
-        return np.frombuffer(bytes.fromhex(blob[1]), np.complex64 if of is DType.F32 else np.complex128)
-    return np.array([complex(_float(a, of), _float(b, of)) for a, b in _PAIR.findall(text.partition(" : ")[0])])
-
-
-def _float(text: str, of: DType) -> float:
-    if "0x" not in text:
-        return float(text)
-    bits = np.array(int(text, 16), np.uint32 if of is DType.F32 else np.uint64)  # infinities and NaN
-    return float(bits.view(of.numpy))
 
 
 def _complex(call: JaxCall, operands: Sequence[Value | Complex]) -> Complex:

@@ -7,6 +7,7 @@ import numpy as np
 from intaglio.errors import quoted
 from intaglio.frontends import stablehlo, stablehlo_places
 from intaglio.frontends.building import cast, concat, reshape, transpose
+from intaglio.frontends.jax.literals import halves_of, spread
 from intaglio.frontends.jax.walk import JaxCall, dialect, row
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.stablehlo_places import Axes
@@ -25,7 +26,7 @@ _SAME = ("optimization_barrier",)
 def constant(call: JaxCall) -> list[Value]:
     made = call.result()
     if made.dtype is DType.BF16:
-        raise Fault("unsupported-type", "constants of bf16 are not supported", "export the function in float32")
+        return [call.walk.emitter.constant(spread(halves_of(str(call.operation)), made.shape), made.dtype)]
     data = np.array(call.attribute("value")).astype(made.dtype.numpy)
     return [call.walk.emitter.constant(np.array(np.broadcast_to(data, made.shape)), made.dtype)]
 

@@ -16,7 +16,7 @@ from intaglio.frontends.jax import complex_numbers
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType, TensorType
-from intaglio.ops.base import BadOperator, Op
+from intaglio.ops.base import BadOperator, Op, narrow
 
 Row = Callable[["JaxCall"], list[Value]]
 ROWS: dict[str, Row] = {}
@@ -95,8 +95,9 @@ class JaxCall:
         return self.operation.regions[n].blocks[0]
 
     def constant(self, data: Array | float | int | bool | list[int], dtype: DType | None = None) -> Value:
-        array = np.asarray(data, None if dtype is None or dtype is DType.BF16 else dtype.numpy)
-        return self.walk.emitter.constant(array, dtype)
+        if dtype in (DType.F16, DType.BF16):
+            return self.walk.emitter.constant(narrow(np.asarray(data, np.float32), dtype), dtype)
+        return self.walk.emitter.constant(np.asarray(data, None if dtype is None else dtype.numpy), dtype)
 
     def like(self, number: float, value: Value) -> Value:
         return self.walk.emitter.scalar(number, value.dtype)
