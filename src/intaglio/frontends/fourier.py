@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from intaglio.frontends.building import concat, part, reshape, transpose
+from intaglio.frontends.emitting import Emits
 from intaglio.ir.graph import Array, Value
+from intaglio.ops.matmul import MatMul
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +40,30 @@ def whole_waves(n: int, *, back: bool = False) -> Array:
     cos, sin = np.split(waves(n, n), 2)
     sin = -sin if back else sin
     return np.block([[cos, sin], [-sin, cos]])
+
+
+def along(call: Emits, x: Value, axis: int, matrix: Array) -> Value:
+    """[..., n, ...] times [n, m]."""
+    rank = len(x.shape)
+    order = [*(n for n in range(rank) if n != axis), axis]
+    turned = transpose(call, x, order)
+    rows = reshape(call, turned, (-(-x.type.elements // max(turned.shape[-1], 1)), turned.shape[-1]))
+    y = reshape(call, call.emit(MatMul(), rows, call.constant(matrix, x.dtype)), (*turned.shape[:-1], matrix.shape[1]))
+    return transpose(call, y, [order.index(n) for n in range(rank)])
+
+
+def spectrum(call: Emits, x: Value, axis: int, size: int, bins: int, factor: float = 1.0) -> Complex:
+    """Of real numbers: `bins` waves of the spectrum, half of which says the rest."""
+    both = along(call, x, axis, waves(size, bins).T * factor)
+    return Complex(*(part(call, both, axis, n * bins, bins) for n in (0, 1)))
+
+
+def whole(call: Emits, x: Complex, axis: int, size: int, back: bool, factor: float = 1.0) -> Complex:
+    """Of complex numbers, forth or back."""
+    both = along(call, concat(call, [x.re, x.im], axis), axis, whole_waves(size, back=back) * factor)
+    return Complex(*(part(call, both, axis, n * size, size) for n in (0, 1)))
+
+
+def from_half(call: Emits, x: Complex, axis: int, size: int, factor: float = 1.0) -> Value:
+    """The real numbers that half of a spectrum is of."""
+    return along(call, concat(call, [x.re, x.im], axis), axis, waves_back(size, size // 2 + 1) * factor)

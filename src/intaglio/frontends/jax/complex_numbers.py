@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from intaglio.frontends.building import cast, concat, part, reshape, transpose
-from intaglio.frontends.fourier import Complex, waves, waves_back, whole_waves
+from intaglio.frontends.building import cast
+from intaglio.frontends.fourier import Complex, from_half, spectrum, whole
 from intaglio.frontends.jax.literals import pairs_of, spread
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.ir.graph import Array, Value
+from intaglio.ir.graph import Value
 from intaglio.ops.binary import Add, Div, Mul, Sub
-from intaglio.ops.matmul import MatMul
 from intaglio.ops.unary import Cos, Exp, Neg, Sin, Sqrt
 
 if TYPE_CHECKING:
@@ -121,38 +120,13 @@ def _fft(call: JaxCall, operands: Sequence[Value | Complex]) -> Value | Complex:
     if not 1 <= len(sizes) <= 3 or any(2 * n * n > _MOST for n in sizes):
         raise Fault("too-large", f"a transform of {sizes} elements is not supported", "those of up to 2048 are")
     if isinstance(x, Value):
-        x = _spectrum(call, x, axes[-1], sizes[-1])
+        x = spectrum(call, x, axes[-1], sizes[-1], sizes[-1] // 2 + 1)
         axes, sizes = axes[:-1], sizes[:-1]
     last = (axes.pop(), sizes[-1]) if kind == "IRFFT" else None
+    back = kind in ("IFFT", "IRFFT")
     for axis, size in zip(axes, sizes, strict=False):
-        x = _whole(call, x, axis, size, kind in ("IFFT", "IRFFT"))
-    return x if last is None else _back(call, x, *last)
-
-
-def _along(call: JaxCall, x: Value, axis: int, matrix: Array) -> Value:
-    """[..., n, ...] times [n, m]."""
-    rank = len(x.shape)
-    order = [*(n for n in range(rank) if n != axis), axis]
-    turned = transpose(call, x, order)
-    rows = reshape(call, turned, (-(-x.type.elements // max(turned.shape[-1], 1)), turned.shape[-1]))
-    y = reshape(call, call.emit(MatMul(), rows, call.constant(matrix, x.dtype)), (*turned.shape[:-1], matrix.shape[1]))
-    return transpose(call, y, [order.index(n) for n in range(rank)])
-
-
-def _spectrum(call: JaxCall, x: Value, axis: int, size: int) -> Complex:
-    """Half of it, which says the rest."""
-    bins = size // 2 + 1
-    both = _along(call, x, axis, waves(size, bins).T)
-    return Complex(*(part(call, both, axis, n * bins, bins) for n in (0, 1)))
-
-
-def _whole(call: JaxCall, x: Complex, axis: int, size: int, back: bool) -> Complex:
-    both = _along(call, concat(call, [x.re, x.im], axis), axis, whole_waves(size, back=back) / (size if back else 1))
-    return Complex(*(part(call, both, axis, n * size, size) for n in (0, 1)))
-
-
-def _back(call: JaxCall, x: Complex, axis: int, size: int) -> Value:
-    return _along(call, concat(call, [x.re, x.im], axis), axis, waves_back(size, size // 2 + 1) / size)
+        x = whole(call, x, axis, size, back, 1 / size if back else 1.0)
+    return x if last is None else from_half(call, x, *last, 1 / last[1])
 
 
 MATHS: dict[str, Callable[[JaxCall, Sequence[Value | Complex]], Value | Complex]] = {
