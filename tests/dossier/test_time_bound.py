@@ -77,6 +77,28 @@ def test_floats_on_a_core_that_has_them(tmp_path: Path) -> None:
     check(LoadedPackage(api.compile(DIGITS, output=tmp_path / "p", target="cortex-m4f").folder), 10, 0.2)
 
 
+@pytest.mark.parametrize("core", ["cortex-m0+", pytest.param("cortex-m3", marks=pytest.mark.slow)])
+def test_floats_without_an_fpu_that_take_one_time(core: str, tmp_path: Path) -> None:
+    """Half of the products have a zero, which does not make them shorter."""
+    path = tmp_path / "dense.onnx"
+    onnx.save(dense(), path)
+    check(LoadedPackage(api.compile(path, output=tmp_path / "p", target=core, safety=("steady",)).folder), 10, 0.05)
+
+
+def dense() -> onnx.ModelProto:
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name) for name, shape in
+               (("v", (4, 12)), ("w", (12, 6)), ("b", (12,)))]  # fmt: skip
+    nodes = [
+        helper.make_node("Gemm", ["x", "v", "b"], ["s"], name="first"),
+        helper.make_node("Relu", ["s"], ["r"], name="relu"),
+        helper.make_node("MatMul", ["r", "w"], ["y"], name="second"),
+    ]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, n]) for name, n in (("x", 4), ("y", 6))]
+    graph = helper.make_graph(nodes, "dense", values[:1], values[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def test_data_decides_the_way_but_not_the_bound(tmp_path: Path) -> None:
     """A threshold per element: the way through the code differs with the sign of the input."""
     nodes = [

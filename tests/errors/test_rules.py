@@ -21,6 +21,7 @@ CASES = {
     "opencl, style misra": OPENCL + "--style misra",
     "variants, style misra": "--target x86-64 --variants v3 --style misra",
     "safety, feed-rows": "--board nucleo-l4r5zi --feed-rows --safety step",
+    "safety steady, FPU": "--target cortex-m4f --safety steady",
     "encrypted, slots": "--safety encrypted",
     "slots, weights read": "--safety slots --weights read",
     "slots, weights ram": "--board nucleo-l4r5zi --safety slots --weights ram",

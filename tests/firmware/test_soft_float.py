@@ -36,13 +36,14 @@ void pairs(int which, const uint32_t *a, const uint32_t *b, uint32_t *y, int n)
 """
 
 
-@pytest.fixture(scope="module", params=["halves", "words"])
+@pytest.fixture(scope="module", params=["halves", "words", "halves, steady", "words, steady"])
 def computed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Array]:
-    """`halves`: as on a Cortex-M0+, which multiplies into 32 bits and counts no zeros."""
+    """`halves`: as on a Cortex-M0+, which multiplies into 32 bits and counts no zeros. `steady`: of `--safety steady`."""
     folder, toolchain = tmp_path_factory.mktemp("soft"), find_toolchain()
     (folder / "soft.c").write_text(SOURCE.read_text() + DRIVER)
+    (folder / "steady.h").write_text(f"#define STEADY_FLOATS {int('steady' in request.param)}\n")
     flags = (*strict_flags(toolchain.kind), "-O2", "-fPIC", "-shared", "-DSOFT_FLOAT_TEST")
-    flags += ("-D__ARM_ARCH_6M__",) if request.param == "halves" else ()
+    flags += ("-D__ARM_ARCH_6M__",) if "halves" in request.param else ()
     made = folder / "soft.so"
     subprocess.run((*toolchain.compiler, *flags, str(folder / "soft.c"), "-o", str(made)), env=toolchain.environment(), check=True)
     library = ctypes.CDLL(str(made))

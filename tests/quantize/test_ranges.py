@@ -105,3 +105,12 @@ def test_the_least_error_treats_both_ends_alike(numbers: Array) -> None:
     low, high = range_of("mse", x, float(x.min()), float(x.max()), DType.I8)
     turned = range_of("mse", -x, float(-x.max()), float(-x.min()), DType.I8)
     assert turned == pytest.approx((-high, -low), rel=0.1, abs=0.05 * (high - low))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_one_end_is_drawn_in_where_the_other_has_no_outliers(sign: int) -> None:
+    x = (sign * np.append(np.linspace(-10, 10, 60_000), 15.0)).astype(np.float32)
+    ends = range_of("mse", x, float(x.min()), float(x.max()), DType.I8)
+    kept, drawn = ends if sign > 0 else ends[::-1]
+    assert abs(kept) > 9.9
+    assert abs(drawn) < 13

@@ -77,6 +77,20 @@ def test_a_sample_has_numbers_of_its_own_tensor_only(monkeypatch: pytest.MonkeyP
     np.testing.assert_array_equal(found.sample(), again.sample())
 
 
+def test_a_tensor_that_just_fits_is_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = graph_of("input x: f32[300]\ny: f32[300] = relu(x)\noutput y")
+    monkeypatch.setattr(statistics, "_KEPT", 300)
+    given: list[dict[str, Array]] = [{"x": np.arange(300, dtype=np.float32)}]
+    np.testing.assert_array_equal(observe(made, {*made.inputs}, given, lambda *_: None).tensors["x"].sample(), given[0]["x"])
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3)])
+def test_a_single_number_and_no_number_have_no_channels(shape: tuple[int, ...]) -> None:
+    text = ",".join(map(str, shape))
+    made = graph_of(f"input x: f32[{text}]\ny: f32[{text}] = relu(x)\noutput y")
+    assert observe(made, {*made.inputs}, [{"x": np.full(shape, 2, np.float32)}], lambda *_: None).tensors["x"].channels is None
+
+
 def test_means_are_of_what_goes_into_products() -> None:
     given = samples(7)
     means = seen(given).means

@@ -173,6 +173,22 @@ def refused(folder: Path, model: Any, **options: Any) -> Any:
     raise AssertionError(f"{model} is not refused")
 
 
+def reads_for_ever(path: Path) -> None:
+    """The child has a limit of processor time."""
+    from intaglio.errors import ModelError
+    from intaglio.frontends.jax import trial
+
+    said, endless = "", "while True: pass\n"
+    kept, trial.SECONDS, trial._CHILD = (trial.SECONDS, trial._CHILD), 1.0, endless
+    try:
+        trial.tried(path)
+    except ModelError as error:
+        said = error.message
+    finally:
+        trial.SECONDS, trial._CHILD = kept
+    assert "not read after 2 s" in said
+
+
 def refusals(folder: Path) -> None:
     import jax
     import jax.numpy as jnp
@@ -186,11 +202,18 @@ def refusals(folder: Path) -> None:
     assert "example_inputs" in refused(folder, jax.jit(jnp.sin)).hint
     (folder / "bad.jax").write_bytes(b"nothing")
     assert "JAX does not read" in refused(folder, folder / "bad.jax").message
+    product = jax.export.export(jax.jit(lambda x: x @ x))(jax.ShapeDtypeStruct((3, 3), np.float32)).serialize()
+    (folder / "bad.jax").write_bytes(bytes(product).replace(b"dot_general", b"dot_geQeral"))  # seen when it is lowered
+    assert "JAX does not read" in refused(folder, folder / "bad.jax").message
+    reads_for_ever(folder / "bad.jax")
     symbolic = jax.ShapeDtypeStruct(jax.export.symbolic_shape("4, t"), np.float32)
     exported = jax.export.export(jax.jit(jnp.sin))(symbolic)
     for dims in ({}, {"t": (1, 8)}):
         assert "`dims={'t': 8}`" in refused(folder, exported, dims=dims).hint
     assert refused(folder, exported, dims={"m": 8, "t": 2}).slug == "unknown-dimension"
+    bounded = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 4", constraints=["b >= 4"]), np.float32)
+    said = refused(folder, jax.export.export(jax.jit(jnp.sin))(bounded), dims={"b": 2})
+    assert "JAX does not take these sizes" in said.message and "hint" not in said.message
     print("refusals ok")
 
 

@@ -264,7 +264,7 @@ class Request:
         None, kinds.FILE, "finish", "Sign the package with this private key; `intaglio verify` checks it.", "KEY.pem"
     )
     safety: tuple[str, ...] = option(
-        (), kinds.NAMES, "package", "Checks for use in the field: crc, canary, step, golden, slots, encrypted.", "S",
+        (), kinds.NAMES, "package", "For use in the field: crc, canary, step, golden, slots, encrypted, steady.", "S",
         record=lambda r: ",".join(r.safety),
     )  # fmt: skip
     style: str = option(

@@ -138,6 +138,11 @@ RULES: tuple[Rule, ...] = (
         "`--safety step` and `golden` cannot be combined with `--feed-rows`", "omit them: every row is a step already",
     ),
     Rule(
+        "safety steady, FPU", "target",
+        lambda s: s.target is not None and "steady" in s.request.safety and not (s.target.bare and s.target.fpu == "none"),
+        "`--safety steady` is about floats on cores without an FPU, and `{target}` is not one", "omit `steady`",
+    ),
+    Rule(
         "encrypted, slots", "options", lambda s: "encrypted" in s.request.safety and "slots" not in s.request.safety,
         "`--safety encrypted` needs slots of weights", "use `--safety slots,encrypted`",
     ),

@@ -189,6 +189,7 @@ def _view(manifest: Manifest, *, static_arena: bool) -> ModelView:
         checked="crc" in manifest.options.get("safety", "").split(","),
         golden="golden" in manifest.options.get("safety", "").split(","),
         slotted="slots" in manifest.options.get("safety", "").split(","),
+        steady="steady" in manifest.options.get("safety", "").split(","),
     )
 
 

@@ -122,6 +122,7 @@ class ModelView:
     checked: bool = False  # NAME_check is there
     golden: bool = False  # NAME_golden is there
     slotted: bool = False  # the weights that are linked are those to start with
+    steady: bool = False  # floats without an FPU take the same time for zeros
 
     @property
     def several(self) -> bool:
@@ -220,6 +221,10 @@ class Project:
     @property
     def slotted(self) -> bool:
         return self.safety.slots
+
+    @property
+    def steady(self) -> bool:
+        return self.safety.steady
 
     @property
     def models(self) -> tuple[ModelView, ...]:

@@ -5,6 +5,7 @@
     step       NAME_step() runs one layer at a time
     golden     NAME_golden() compares every layer with what it has to give (`package/golden.py`)
     slots      weights can be replaced in the field (`package/slots.py`)
+    steady     floats without an FPU take the same time for zeros (`firmware/libc/soft_float.c`)
 
 Without the option nothing of this is written.
 """
@@ -25,7 +26,7 @@ from intaglio.kernels.program import Constant, Program
 from intaglio.package.calls import Stretch
 from intaglio.package.weights import block_name, write_block
 
-WORDS = ("crc", "canary", "step", "slots", "encrypted", "golden")
+WORDS = ("crc", "canary", "step", "slots", "encrypted", "golden", "steady")
 GUARD_BYTES = 64  # a multiple of every alignment of ours
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 T = TypeVar("T")
@@ -50,6 +51,7 @@ class Safety:
     slots: bool = False
     encrypted: bool = False
     golden: bool = False
+    steady: bool = False
     golden_test: Mapping[str, object] = field(default_factory=dict)
     blocks: tuple[Block, ...] = ()
     steps: tuple[tuple[Stretch, ...], ...] = ()
@@ -66,8 +68,8 @@ def safety_of(words: Iterable[str], program: Program, weights: Weights, blocks: 
         return NONE
     crcs = _checksums(program.constants, weights, program.graph.name) if "crc" in given or "slots" in given else ()
     steps = steps_of(blocks) if "step" in given else ()
-    crc, canary, step, slots, encrypted, golden = (word in given for word in WORDS)
-    flags = Safety(crc, canary, step, slots, encrypted, golden)
+    crc, canary, step, slots, encrypted, golden, steady = (word in given for word in WORDS)
+    flags = Safety(crc, canary, step, slots, encrypted, golden, steady)
     return replace(flags, blocks=crcs, steps=steps, weights_alignment=weights.alignment)
 
 

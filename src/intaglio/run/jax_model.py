@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from intaglio.errors import ModelError, ToolError
-from intaglio.frontends.jax import opened
+from intaglio.frontends.jax.opening import opened
 from intaglio.ir.graph import Array
 
 

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from intaglio.errors import ModelError, ToolError, UserError, install_hint, quoted
+from intaglio.errors import ModelError, UserError, quoted
 from intaglio.frontends import finishing
+from intaglio.frontends.jax.opening import module_of, opened, reason_of, unreadable
+from intaglio.frontends.jax.trial import tried, wrote
 from intaglio.frontends.jax.walk import Walk
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.pinning import Declared, Follows, pin
@@ -31,6 +33,7 @@ def check(path: Path, *, dims: Dims, shapes: Shapes) -> list[Problem]:
 
 
 def _walked(path: Path, dims: Dims, shapes: Shapes, *, collect: bool) -> Walk:
+    tried(path)
     exported = opened(path)
     taken = list(exported.in_avals)
     inputs = [Declared(f"in{n}", _type(aval.dtype, path), tuple(map(_size, aval.shape))) for n, aval in enumerate(taken)]
@@ -49,8 +52,22 @@ def _walked(path: Path, dims: Dims, shapes: Shapes, *, collect: bool) -> Walk:
         raise ModelError("unsupported-shape", "a range of sizes is not supported for JAX", where=path.name, hint=hint)
     walk = Walk(path.name, collect=collect)
     walk.emitter.notes.extend(pinned.notes)
-    walk.run(module_of(exported, pinned.shapes))
+    walk.run(_module(exported, pinned.shapes, path, bool(named)))
     return walk
+
+
+def _module(exported: Any, shapes: Sequence[Sequence[int]], path: Path, symbolic: bool) -> Any:
+    try:
+        return module_of(exported, shapes)
+    except ImportError:
+        hint = "export it with `jax.ShapeDtypeStruct` of known sizes, or install another version of JAX"
+        raise ModelError("unsupported-shape", "this version of JAX does not make symbolic sizes known", hint=hint) from None
+    except Exception as error:  # sizes that the function does not take, or damage that lowering finds
+        if symbolic:
+            what = f"JAX does not take these sizes: {quoted(reason_of(error), 300)}"
+            hint = "give sizes that the function was exported for"
+            raise ModelError("shape-mismatch", what, where=path.name, hint=hint) from None
+        raise unreadable(path, quoted(reason_of(error))) from None
 
 
 def _size(told: Any) -> int | str:
@@ -79,38 +96,6 @@ def _type(told: Any, path: Path) -> DType:
     return DType[short]
 
 
-def opened(path: Path) -> Any:
-    """The exported function of a file."""
-    try:
-        from jax import export
-    except ImportError:
-        what = f"{quoted(str(path), 200)} is a function of JAX, which is not installed"
-        raise ToolError("no-framework", what, hint=f"run {install_hint('jax')}") from None
-    try:
-        return export.deserialize(bytearray(path.read_bytes()))
-    except Exception as error:  # what JAX says of a damaged file
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        hint = "write it with `jax.export.export(f)(...).serialize()`"
-        raise ModelError("bad-file", f"JAX does not read {quoted(str(path), 200)}: {quoted(reason)}", hint=hint) from None
-
-
-def module_of(exported: Any, shapes: Sequence[Sequence[int]]) -> Any:
-    """Its StableHLO, for inputs of these shapes."""
-    import jax
-
-    given = [jax.ShapeDtypeStruct(tuple(shape), aval.dtype) for shape, aval in zip(shapes, exported.in_avals, strict=True)]
-    args, kwargs = jax.tree_util.tree_unflatten(exported.in_tree, given)
-    lowered = jax.jit(exported.call).lower(*args, **kwargs).compiler_ir("stablehlo")
-    if all(isinstance(n, int) for aval in exported.in_avals for n in aval.shape):
-        return lowered
-    try:  # what XLA does before it compiles such a module: sizes go from the inputs into every type
-        from jax._src.interpreters.mlir import refine_polymorphic_shapes
-    except ImportError:
-        hint = "export it with `jax.ShapeDtypeStruct` of known sizes, or install another version of JAX"
-        raise ModelError("unsupported-shape", "this version of JAX does not make symbolic sizes known", hint=hint) from None
-    return refine_polymorphic_shapes(lowered)
-
-
 def save_object(model: Any, example_inputs: tuple[object, ...] | None, path: Path) -> None:
     """An exported function, or a jitted one with example inputs, as a file."""
     import jax
@@ -124,6 +109,6 @@ def save_object(model: Any, example_inputs: tuple[object, ...] | None, path: Pat
         try:
             model = export.export(model)(*shapes)
         except Exception as error:
-            reason = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-            raise ModelError("cannot-convert", f"JAX does not export the function: {quoted(reason, 300)}") from None
+            raise ModelError("cannot-convert", f"JAX does not export the function: {quoted(reason_of(error), 300)}") from None
     path.write_bytes(bytes(model.serialize()))
+    wrote(path)

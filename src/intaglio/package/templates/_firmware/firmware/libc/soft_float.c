@@ -3,8 +3,12 @@
  *
  * Results are rounded to nearest, ties to even, as IEEE 754 has it, but for numbers below 2^-126: operands below are zero, and
  * so are results, with their sign. A number that is not a number is 0x7fc00000. Weak: the functions of a library that defines
- * all of its own win. */
+ * all of its own win.
+ *
+ * `steady.h` says whether sums and products take the same way for zeros, and for all sizes of two numbers (`--safety steady`). */
 #include <stdint.h>
+
+#include "steady.h"
 
 #if defined(SOFT_FLOAT_TEST)
 #define ADD test_add
@@ -49,7 +53,21 @@ typedef uint32_t bits; /* of a float, which such cores pass in registers for int
 /* How far `x`, which is not zero, can be shifted to the left. */
 static inline int32_t room(uint32_t x)
 {
-#if defined(__ARM_ARCH_6M__) || (defined(__riscv) && !defined(__riscv_zbb))
+#if !defined(__ARM_ARCH_6M__) && !(defined(__riscv) && !defined(__riscv_zbb))
+    return (int32_t)__builtin_clz(x);
+#elif STEADY_FLOATS
+    uint32_t n = (uint32_t)(x < 0x10000u) << 4;
+    x <<= n;
+    uint32_t step = (uint32_t)(x < 0x1000000u) << 3;
+    x <<= step;
+    n += step;
+    step = (uint32_t)(x < 0x10000000u) << 2;
+    x <<= step;
+    n += step;
+    step = (uint32_t)(x < 0x40000000u) << 1;
+    x <<= step;
+    return (int32_t)(n + step + (~x >> 31));
+#else
     int32_t n = 0;
     if (x >> 16 == 0) {
         x <<= 16;
@@ -68,10 +86,22 @@ static inline int32_t room(uint32_t x)
         n += 2;
     }
     return n + (int32_t)(~x >> 31);
-#else
-    return (int32_t)__builtin_clz(x);
 #endif
 }
+
+#if STEADY_FLOATS
+/* All ones where `x` is not zero, without a branch. */
+static inline uint32_t mask(uint32_t x)
+{
+    return 0u - ((x | (0u - x)) >> 31);
+}
+
+/* With the bit that is not stored; 0 where the exponent is 0. */
+static inline uint32_t significant(bits x, uint32_t exponent)
+{
+    return ((x & MANTISSA) | ONE) & mask(exponent);
+}
+#endif
 
 /* `a` is infinite or not a number, and `b` not larger. */
 static bits special_sum(bits a, bits b)
@@ -82,6 +112,35 @@ static bits special_sum(bits a, bits b)
 }
 
 bits ADD(bits a, bits b);
+#if STEADY_FLOATS
+WEAK bits ADD(bits a, bits b)
+{
+    const uint32_t swap = (a ^ b) & (0u - (uint32_t)(a << 1 < b << 1)); /* the larger one first */
+    a ^= swap;
+    b ^= swap;
+    int32_t exponent = (int32_t)(a >> 23 & 255u);
+    const uint32_t other = b >> 23 & 255u;
+    if (exponent == 255)
+        return special_sum(a, b);
+    const uint32_t distance = (uint32_t)exponent - other, far = 0u - (uint32_t)(distance > 31);
+    const uint32_t behind = (distance | far) & 31u;
+    const uint32_t small = significant(b, other) << 3;
+    const uint32_t part = small >> behind | (mask((small << (31 - behind)) << 1) & 1u);
+    const uint32_t flip = (uint32_t)((int32_t)(a ^ b) >> 31);
+    uint32_t sum = (significant(a, (uint32_t)exponent) << 3) + (part ^ flip) - flip;
+    if (sum == 0)
+        return a & b & SIGN;
+    const int32_t shift = room(sum);
+    sum <<= shift;
+    exponent += 5 - shift;
+    if (exponent <= 0)
+        return a & SIGN;
+    if (exponent >= 255)
+        return (a & SIGN) | INFINITE;
+    sum = sum >> 1 | (sum & 1);
+    return (a & SIGN) + ((uint32_t)(exponent - 1) << 23) + ((sum + 63 + (sum >> 7 & 1)) >> 7);
+}
+#else
 WEAK bits ADD(bits a, bits b)
 {
     uint32_t x = a << 1, y = b << 1; /* without their signs */
@@ -123,6 +182,7 @@ WEAK bits ADD(bits a, bits b)
     }
     return (a & SIGN) + ((uint32_t)(exponent - 1) << 23) + ((sum + 3 + (sum >> 3 & 1)) >> 3);
 }
+#endif
 
 bits SUB(bits a, bits b);
 WEAK bits SUB(bits a, bits b)
@@ -142,24 +202,50 @@ static bits special_product(bits a, bits b)
     return sign;
 }
 
+/* The first 32 of the 48 bits of a product, the last of them 1 if any behind it is. */
+static inline uint32_t product_of(uint32_t p, uint32_t q)
+{
+#if defined(__ARM_ARCH_6M__) /* multiplies 32 bits by 32 into 32 */
+    const uint32_t low = (p & 255u) * (q & 255u);
+    const uint32_t middle = (p >> 8) * (q & 255u) + (p & 255u) * (q >> 8) + (low >> 8);
+    const uint32_t high = (p >> 8) * (q >> 8) + (middle >> 8);
+    const uint32_t behind = (middle | low) & 255u;
+#else
+    const uint64_t whole = (uint64_t)(p << 8) * (q << 8);
+    const uint32_t high = (uint32_t)(whole >> 32);
+    const uint32_t behind = (uint32_t)whole;
+#endif
+#if STEADY_FLOATS
+    return high | (mask(behind) & 1u);
+#else
+    return high | (uint32_t)(behind != 0);
+#endif
+}
+
 bits MUL(bits a, bits b);
+#if STEADY_FLOATS
+WEAK bits MUL(bits a, bits b)
+{
+    const uint32_t first = a >> 23 & 255u, second = b >> 23 & 255u, sign = (a ^ b) & SIGN;
+    if (first == 255u || second == 255u)
+        return special_product(a, b);
+    uint32_t product = product_of(significant(a, first), significant(b, second));
+    const uint32_t carry = product >> 31;
+    product = product >> carry | (product & carry);
+    const int32_t exponent = ((int32_t)(first + second + carry) - 127) & (int32_t)mask(product);
+    if (exponent >= 255)
+        return sign | INFINITE;
+    const uint32_t result = ((uint32_t)(exponent - 1) << 23) + ((product + 63 + (product >> 7 & 1)) >> 7);
+    return sign | (result & ~(uint32_t)((int32_t)(result - ONE) >> 31)); /* below 2^-126: zero */
+}
+#else
 WEAK bits MUL(bits a, bits b)
 {
     const uint32_t first = a >> 23 & 255u, second = b >> 23 & 255u;
     if (first - 1 >= 254u || second - 1 >= 254u)
         return special_product(a, b);
     int32_t exponent = (int32_t)(first + second) - 127;
-    const uint32_t p = (a & MANTISSA) | ONE, q = (b & MANTISSA) | ONE;
-#if defined(__ARM_ARCH_6M__) /* multiplies 32 bits by 32 into 32 */
-    const uint32_t low = (p & 255u) * (q & 255u);
-    const uint32_t middle = (p >> 8) * (q & 255u) + (p & 255u) * (q >> 8) + (low >> 8);
-    uint32_t product = (p >> 8) * (q >> 8) + (middle >> 8); /* without the last 16 of 48 bits */
-    product |= (uint32_t)(((middle | low) & 255u) != 0);
-#else
-    const uint64_t whole = (uint64_t)(p << 8) * (q << 8);
-    uint32_t product = (uint32_t)(whole >> 32);
-    product |= (uint32_t)((uint32_t)whole != 0);
-#endif
+    uint32_t product = product_of((a & MANTISSA) | ONE, (b & MANTISSA) | ONE);
     if (product >> 31 != 0) {
         product = product >> 1 | (product & 1);
         exponent++;
@@ -171,6 +257,7 @@ WEAK bits MUL(bits a, bits b)
     }
     return ((a ^ b) & SIGN) + ((uint32_t)(exponent - 1) << 23) + ((product + 63 + (product >> 7 & 1)) >> 7);
 }
+#endif
 
 bits FROM_U32(uint32_t x);
 WEAK bits FROM_U32(uint32_t x)
