@@ -69,6 +69,11 @@ LAYERS: dict[str, Any] = {
     "crop": lambda: chain((7, 9, 3), L.CenterCrop(4, 6), L.CenterCrop(3, 3)),
     "crop of a smaller image": lambda: chain((7, 9, 3), L.CenterCrop(8, 6)),
     "crop, channels first": lambda: chain((3, 7, 9), L.CenterCrop(4, 12, **FIRST), L.RandomCrop(4, 12, **FIRST)),
+    "resizing that cuts": lambda: chain(
+        (7, 9, 3), L.Resizing(6, 4, crop_to_aspect_ratio=True), L.Resizing(3, 5, crop_to_aspect_ratio=True)
+    ),
+    "resizing that fills": lambda: chain((7, 9, 3), L.Resizing(6, 4, pad_to_aspect_ratio=True, fill_value=2.0)),
+    "resizing that fills, channels first": lambda: chain((3, 9, 6), L.Resizing(8, 9, pad_to_aspect_ratio=True, **FIRST)),
     "contrast": lambda: chain((6, 7, 3), L.AutoContrast(value_range=(-3, 3))),
     "boundaries": lambda: chain((6,), L.Discretization(bin_boundaries=[-0.5, 0.0, 1.0])),
     "boundaries as vectors": lambda: chain((6, 1), L.Discretization(bin_boundaries=[-0.5, 0.0], output_mode="one_hot")),

@@ -11,7 +11,7 @@ import numpy as np
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, part, reshape, unsqueeze
 from intaglio.frontends.keras.rows.convolution import spatial
-from intaglio.frontends.keras.rows.shaping import resized
+from intaglio.frontends.keras.rows.shaping import cut_to_ratio, resized
 from intaglio.frontends.keras.vocabulary import Key, tokens
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.lookup import place_of_number, place_of_text, text_table
@@ -47,11 +47,7 @@ def center_crop(call: KerasCall) -> Result:
         for n, (more, size) in enumerate(zip(over, wanted, strict=True)):
             x = part(call, x, first + n, more // 2, size)
         return x
-    kept = [int(float(sizes[1 - n] * wanted[n]) / wanted[1 - n]) for n in (0, 1)]
-    for n, (size, keep) in enumerate(zip(sizes, kept, strict=True)):
-        keep = max(min(size, keep), 1)
-        x = part(call, x, first + n, int(float(size - keep) / 2), keep)
-    return resized(call, x, wanted, "bilinear")
+    return resized(call, cut_to_ratio(call, x, wanted), wanted, "bilinear")
 
 
 @layer("AutoContrast")
