@@ -49,7 +49,7 @@ signalwindow signalfftautoscale signalenergy signalfilterbank signalfilterbanksq
 signalpcan signalfilterbanklog dictvectorizer castmap maxroipool mulinteger reducesuminteger matmulinteger16 unfoldtensor sampleop
 torchembedding isallfinite murmurhash3 ngramrepeatblock maxpoolwithmask shiftrightlogical shiftrightarithmetic popcnt
 countleadingzeros roundnearestafz integerlookup stringlookup categoryencoding discretization
-adaptivemaxpooling1d adaptivemaxpooling2d adaptivemaxpooling3d
+hashtable hashtablefind hashtableimport hashtablesize adaptivemaxpooling1d adaptivemaxpooling2d adaptivemaxpooling3d
 """
 _FOUND = "nonzero unique nonmaxsuppression range compress stringsplit where"
 _DRAWN = "randomnormal randomnormallike randomuniform randomuniformlike randomstandardnormal bernoulli multinomial"
