@@ -34,7 +34,7 @@ contiguous chunk narrow t cat expanddims dynamicupdateslice embeddinglookup embe
 readvariable varhandle permutedims repeatvector cropping1d cropping2d cropping3d zeropadding1d zeropadding2d zeropadding3d
 permute upsampling1d inputlayer zeros ones arange full tril triu diag diagonal movedim swapaxes zeroslike oneslike fulllike
 matrixdiag matrixsetdiag sparsetodense hashtablelookup maxunpooling2d litertmaxunpooling2d broadcastindim iota dynamicslice
-optimizationbarrier composite
+optimizationbarrier composite bitcastconvert centercrop pipeline
 """
 _WHOLE = """
 and or xor not equal greater greaterorequal less lessorequal notequal logicaland logicalor logicalnot bitwiseand bitwiseor
@@ -47,10 +47,15 @@ globalmaxpooling2d globalmaxpooling3d bucketize isfinite unsortedsegmentmax unso
 nonmaxsuppressionv5 threshold bitwiseleftshift bitwiserightshift broadcastargs segmentids compare clamp negate shiftleft
 signalwindow signalfftautoscale signalenergy signalfilterbank signalfilterbanksquareroot signalfilterbankspectralsubtraction
 signalpcan signalfilterbanklog dictvectorizer castmap maxroipool mulinteger reducesuminteger matmulinteger16 unfoldtensor sampleop
-torchembedding isallfinite murmurhash3 ngramrepeatblock maxpoolwithmask
+torchembedding isallfinite murmurhash3 ngramrepeatblock maxpoolwithmask shiftrightlogical shiftrightarithmetic popcnt
+countleadingzeros roundnearestafz integerlookup stringlookup categoryencoding discretization
+hashtable hashtablefind hashtableimport hashtablesize adaptivemaxpooling1d adaptivemaxpooling2d adaptivemaxpooling3d
 """
 _FOUND = "nonzero unique nonmaxsuppression range compress stringsplit where"
 _DRAWN = "randomnormal randomnormallike randomuniform randomuniformlike randomstandardnormal bernoulli multinomial"
+# Of PyTorch, whose words mean something else in other formats.
+_DRAWN_THERE = "rand randlike randn randnlike randint randintlike randperm normal normalfunctional uniform exponential"
+_COUNTED = "nonzero nonzeronumpy argwhere maskedselect unique unique2 uniquedim uniqueconsecutive uniquedimconsecutive bincount"
 # The operations of StableHLO as its dialect of 2026 has them, without those of several devices.
 _STABLEHLO = """
 abs add and atan2 batch_norm_inference batch_norm_training bitcast_convert broadcast_in_dim case cbrt ceil cholesky clamp compare
@@ -69,12 +74,12 @@ def _plain(name: str) -> str:
     return plain.removeprefix("stablehlo").removeprefix("custom ")
 
 
-def kind_of(name: str, found: Iterable[str] = ()) -> str:
-    """`found`: operators of this front end whose results may be found in data."""
+def kind_of(name: str, found: Iterable[str] = (), drawn: Iterable[str] = ()) -> str:
+    """`found`: operators of this front end whose results may be found in data; `drawn`: those that draw numbers."""
     plain = _plain(name)
     if plain in found:
         return BOUNDED
-    if plain in _DRAWN.split():
+    if plain in (*_DRAWN.split(), *drawn):
         return RANDOM
     return EXACT if plain in _MOVES.split() or plain in _WHOLE.split() else BOUND
 
@@ -133,22 +138,24 @@ def tflite_rows() -> dict[str, str]:
 def torch_rows() -> dict[str, str]:
     from intaglio.cli.operators import torch_operators
     from intaglio.frontends.torch.call import TABLE
+    from intaglio.frontends.torch.rows.spectrum import MATHS
 
     known = torch_operators()  # fills the table
-    refusing = {name.removeprefix("aten.") for name, row in TABLE.items() if only_refuses(row)}
-    return {name: REFUSED if name in refusing else kind_of(name) for name in known}
+    refusing = {name.removeprefix("aten.") for name, row in TABLE.items() if only_refuses(row)} - set(MATHS)
+    return {name: REFUSED if name in refusing else kind_of(name, _COUNTED.split(), _DRAWN_THERE.split()) for name in known}
 
 
 def keras_rows() -> dict[str, str]:
     os.environ.setdefault("KERAS_BACKEND", "torch")
     import keras
 
+    from intaglio.frontends.keras.config import MODELS
     from intaglio.frontends.keras.walk import LAYERS, fill_tables
 
     fill_tables()
     base = keras.layers.Layer
     public = {n for n, c in vars(keras.layers).items() if inspect.isclass(c) and issubclass(c, base) and c is not base}
-    known = set(LAYERS) | {n for n in public if vars(keras.layers)[n].__name__ in LAYERS}
+    known = set(LAYERS) | (public & set(MODELS)) | {n for n in public if vars(keras.layers)[n].__name__ in LAYERS}
     refusing = {name for name, row in LAYERS.items() if only_refuses(row)}
     return {name: REFUSED if name not in known or name in refusing else kind_of(name) for name in sorted(public | known)}
 
@@ -157,12 +164,13 @@ def jax_rows() -> dict[str, str]:
     from importlib import import_module
 
     from intaglio.frontends import stablehlo
-    from intaglio.frontends.jax.walk import ROWS
+    from intaglio.frontends.jax.complex_numbers import MATHS
+    from intaglio.frontends.jax.walk import ROW_FILES, ROWS
 
-    for rows in ("rows", "loops"):
+    for rows in ROW_FILES:
         import_module(f"intaglio.frontends.jax.{rows}")
     every = set(_STABLEHLO.split()) | set(ROWS)
-    plain = {"rsqrt", "cbrt", "is_finite", "exponential_minus_one", "log_plus_one", "not", *stablehlo.UNARY}
+    plain = {"not", *stablehlo.UNARY, *stablehlo.WRITTEN_OUT, *MATHS}
     known = set(ROWS) | {n for n in every if stablehlo.is_binary(n) or n in plain}
     return {name: kind_of(name) if name in known else REFUSED for name in sorted(every)}
 

@@ -128,7 +128,7 @@ def test_activations_that_are_not_of_keras_are_refused(activation: Any, tmp_path
 
 
 def test_check_names_everything_that_is_unsupported(tmp_path: Path, intaglio: Intaglio) -> None:
-    unknown = {"module": "keras.layers", "class_name": "StringLookup", "config": {"name": "words", "trainable": True}}
+    unknown = {"module": "keras.layers", "class_name": "TextVectorization", "config": {"name": "words", "trainable": True}}
     inner = {"class_name": "Sequential", "config": {"name": "inside", "layers": [dict(unknown)]}}
     custom = {"module": None, "class_name": "Mine", "config": {"name": "own", "trainable": True}, "registered_name": "pack>Mine"}
     path = archive(tmp_path / "m.keras", sequence(unknown, dense(), inner, custom), weights(*PLAIN))

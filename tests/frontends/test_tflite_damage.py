@@ -298,4 +298,4 @@ def test_strings_are_told(tmp_path: Path) -> None:
     model = opened(SEEDS["tanh"]())
     model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].type = 5
     text = told(packed(model), tmp_path)
-    assert "is not a tensor of numbers" in text and "hint: do what is about strings in your application" in text
+    assert "this operator on strings is not supported" in text and "hint: do what is about strings in your application" in text

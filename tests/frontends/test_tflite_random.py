@@ -66,6 +66,6 @@ def test_numbers_can_be_an_input(data: bytes, tmp_path: Path) -> None:
 
 
 def test_other_front_ends_have_no_random_operators(tmp_path: Path) -> None:
-    (tmp_path / "m.pt2").write_bytes(b"PK\x03\x04")
-    with pytest.raises(UserError, match="for ONNX and TFLite"):
-        read_source(tmp_path / "m.pt2", {}, {}, None, {}, lambda _: None, random="input")
+    (tmp_path / "m.keras").write_bytes(b"PK\x03\x04")
+    with pytest.raises(UserError, match="for ONNX, PyTorch and TFLite"):
+        read_source(tmp_path / "m.keras", {}, {}, None, {}, lambda _: None, random="input")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -57,7 +58,8 @@ def test_a_package_is_made_without_vectors(tmp_path: Path, intaglio: Intaglio, m
     monkeypatch.setenv(SECONDS, "0.3")
     said = intaglio("compile", saved(never(), tmp_path), "-o", tmp_path / "p")
     assert said.code == 0 and not (tmp_path / "p" / "test").exists()
-    assert "has not ended after 0.3 s on random inputs, so the package has no test vectors" in said.err
+    found = re.search(r"has not ended after (\S+) s on random inputs, so the package has no test vectors", said.err)
+    assert found is not None and float(found[1]) <= 0.15  # the second of two, which share the time
 
 
 def test_validate_says_so(endless: Path, intaglio: Intaglio, monkeypatch: pytest.MonkeyPatch) -> None:

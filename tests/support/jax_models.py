@@ -79,13 +79,67 @@ def functions() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
 
         return jax.lax.while_loop(lambda s: s[1] < s[0].max().astype(jnp.int32), outer, (x * 0 + 2.5, 0))
 
+    def sorting(x: Any, n: Any) -> Any:
+        two = jax.lax.sort((n, x[:, 0], x[:, 1]), num_keys=2)
+        return jnp.sort(x), jnp.argsort(x, axis=0, descending=True), jnp.sort(n, descending=True), two, jnp.median(x, 1)
+
+    def putting(x: Any, n: Any) -> Any:
+        x, n = jnp.asarray(x), jnp.asarray(n)
+        return (
+            x.at[n].set(2.0), x.at[n, 1].add(3.0), x.at[1:3, ::2].multiply(x[1:3, ::2]), x.at[:, n[0]].max(0.1), x.at[-1].min(0.0),
+            jax.ops.segment_sum(x, n, num_segments=4), jnp.bincount(n, length=6),
+            jax.vmap(lambda row, at: row.at[at].set(9.0))(x, n), x.at[n + 2].set(5.0, mode="drop"), (n > 2).at[0].set(True),
+        )  # fmt: skip
+
+    def taking(x: Any, n: Any) -> Any:
+        windows = jax.vmap(lambda at: jax.lax.dynamic_slice(x, (at, at), (2, 2)))(n)
+        along = jnp.take_along_axis(x, n[:, None] % 4, 1)
+        return x[n, n], along, windows, jax.vmap(lambda row, at: row[at])(x, n % 4), jnp.searchsorted(jnp.sort(x[0]), x[:, 1])
+
+    def bits(n: Any, u: Any, x: Any) -> Any:
+        shifted = n >> 3, jax.lax.shift_right_logical(n, 3), u >> 5, n << 2, jax.lax.shift_right_arithmetic(n, 40)
+        counted = jax.lax.population_count(n), jax.lax.clz(u), jax.lax.population_count(u)
+        return shifted, counted, jax.lax.bitcast_convert_type(x, "int32")
+
+    def rounded(x: Any, y: Any) -> Any:
+        halves = jnp.round(x * 4) / 8
+        narrow = jax.lax.reduce_precision(x, 8, 7), jax.lax.reduce_precision(x, 5, 10)
+        whole = jax.lax.round(halves), jax.lax.round(x * 0 + 0.49999997)
+        return whole, jnp.arctan2(x, y), jnp.arctan2(-jnp.abs(x) * 0, -1.0), narrow
+
+    def spectra(x: Any) -> Any:
+        half = jnp.fft.rfft(x)
+        power = jnp.real(half * jnp.conj(half))
+        back = jnp.fft.irfft(half * jnp.exp(0.3j))
+        whole = jnp.fft.fft2(x)[:, 1:]
+        turned = jnp.fft.ifft(whole, axis=0) / (whole + 2)
+        _, _, framed = jax.scipy.signal.stft(x.reshape(-1), nperseg=8)
+        twice = jnp.fft.irfft2(jnp.fft.rfft2(x))
+        return jnp.abs(half), power, back, jnp.imag(turned.T), jnp.real(jnp.sum(whole, 0)), twice, jnp.abs(framed)
+
+    half = jnp.asarray(real(4, 150), jnp.bfloat16)
+
+    def halves(x: Any) -> Any:
+        scales = jnp.tile(jnp.array([1.5, -3e-5, 2.0, 0.0, 100.0], jnp.bfloat16), 30)
+        y = (x.astype(jnp.bfloat16) @ half * scales)[:, ::30] + jnp.arange(5, dtype=jnp.bfloat16)
+        return y.astype(jnp.float32), jnp.maximum(y, -jnp.inf).astype(jnp.float32), (x.astype(jnp.float16) + 1).astype(jnp.float32)
+
+    def drawn(key: Any) -> Any:
+        return jax.random.normal(key, (5,)), jax.random.randint(key, (4,), 0, 9), jax.random.permutation(key, 6)
+
     ids = rng.integers(0, 9, (1, 5)).astype(np.int32)
+    few = np.array([3, 0, 2, 3], np.int32)
+    many = np.array([-7, 0, 1, 2**31 - 1, -(2**31), 12345], np.int32)
     return {
         "network": (network, (real(1, 8, 8, 2),)), "transposed": (transposed, (real(1, 4, 5, 2),)),
         "attention": (attention, (real(6, 4),)), "places": (places, (real(3, 4),)),
         "arithmetic": (arithmetic, (real(3, 4), np.arange(6, dtype=np.int32))), "embedding": (embedding, (ids,)),
         "few turns": (recurrent, (real(5, 4),)), "many turns": (recurrent, (real(40, 4),)), "until": (until, (real(3),)),
         "branches": (branches, (real(3), np.ones((), np.int32))), "nested": (nested, (real(3),)),
+        "sorting": (sorting, (real(4, 5), few)), "putting": (putting, (real(4, 5), few)), "taking": (taking, (real(4, 5), few)),
+        "bits": (bits, (many, many.view(np.uint32), real(3))), "rounded": (rounded, (real(3, 4), real(3, 4))),
+        "spectra": (spectra, (real(4, 12),)), "halves": (halves, (np.round(real(3, 4) * 4) / 4,)),
+        "drawn": (drawn, (np.array([7, 1], np.uint32),)),
         "window": (window, (real(5, 4), np.int32(2) * np.ones((), np.int32))),
     }  # fmt: skip
 
@@ -142,7 +196,9 @@ def refusals(folder: Path) -> None:
 
     given = (np.ones((3, 3), np.float32),)
     assert "custom_call" in refused(folder, jax.jit(jnp.linalg.cholesky), example_inputs=given).message
-    assert "sort" in refused(folder, jax.jit(jnp.sort), example_inputs=given).message
+    assert "complex" in refused(folder, jax.jit(jnp.fft.fft), example_inputs=given).message
+    odd = jax.jit(lambda x: jnp.fft.ifft(jnp.tanh(jnp.fft.fft(x))).real)
+    assert "of complex numbers" in refused(folder, odd, example_inputs=given).message
     assert "example_inputs" in refused(folder, jax.jit(jnp.sin)).hint
     (folder / "bad.jax").write_bytes(b"nothing")
     assert "JAX does not read" in refused(folder, folder / "bad.jax").message
@@ -150,9 +206,41 @@ def refusals(folder: Path) -> None:
     (folder / "bad.jax").write_bytes(bytes(product).replace(b"dot_general", b"dot_geQeral"))  # seen when it is lowered
     assert "JAX does not read" in refused(folder, folder / "bad.jax").message
     reads_for_ever(folder / "bad.jax")
-    symbolic = jax.ShapeDtypeStruct(jax.export.symbolic_shape("n"), np.float32)
-    assert "symbolic" in refused(folder, jax.export.export(jax.jit(jnp.sin))(symbolic)).message
+    symbolic = jax.ShapeDtypeStruct(jax.export.symbolic_shape("4, t"), np.float32)
+    exported = jax.export.export(jax.jit(jnp.sin))(symbolic)
+    for dims in ({}, {"t": (1, 8)}):
+        assert "`dims={'t': 8}`" in refused(folder, exported, dims=dims).hint
+    assert refused(folder, exported, dims={"m": 8, "t": 2}).slug == "unknown-dimension"
+    bounded = jax.ShapeDtypeStruct(jax.export.symbolic_shape("b, 4", constraints=["b >= 4"]), np.float32)
+    said = refused(folder, jax.export.export(jax.jit(jnp.sin))(bounded), dims={"b": 2})
+    assert "JAX does not take these sizes" in said.message and "hint" not in said.message
     print("refusals ok")
+
+
+def symbolic(folder: Path) -> None:
+    """Sizes with names, and sizes that follow from them."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    import intaglio
+
+    def mixed(x: Any, y: Any) -> Any:
+        scores = jax.nn.softmax(x @ x.T)
+        return jnp.mean(scores @ x, 0), jnp.concatenate([y, y[::-1]]).reshape(2, -1), x.shape[0] * x
+
+    b, wide = jax.export.symbolic_shape("b, 2*b + 1")
+    exported = jax.export.export(jax.jit(mixed))(
+        jax.ShapeDtypeStruct((b, 4), np.float32), jax.ShapeDtypeStruct((wide,), np.float32)
+    )
+    package = intaglio.compile(exported, output=folder / "symbolic", dims={"b": 3})
+    rng = np.random.default_rng(2)
+    given = rng.standard_normal((3, 4)).astype(np.float32), rng.standard_normal(7).astype(np.float32)
+    made = package.run({"in0": given[0], "in1": given[1]})
+    for n, want in enumerate(mixed(*given)):
+        assert np.allclose(made[f"out{n}"], want, atol=1e-5), n
+    assert package.validate().ok
+    print("symbolic ok")
 
 
 if __name__ == "__main__":
@@ -161,5 +249,7 @@ if __name__ == "__main__":
         for name, (function, given) in functions().items():
             if not only or name in only:
                 compare(name, function, given, Path(place))
-        if not only:
+        if not only or "symbolic" in only:
+            symbolic(Path(place))
+        if not only or "refusals" in only:
             refusals(Path(place))

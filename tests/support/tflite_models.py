@@ -16,7 +16,7 @@ from intaglio.ops.evaluate import evaluate_graph
 
 KINDS = {
     "float32": 0, "float16": 1, "int32": 2, "uint8": 3, "int64": 4, "bool": 6, "int16": 7, "int8": 9, "float64": 10, "uint64": 12,
-    "uint32": 15, "uint16": 16, "int4": 17, "resource": 13, "complex64": 8,
+    "uint32": 15, "uint16": 16, "int4": 17, "resource": 13, "complex64": 8, "string": 5,
 }  # fmt: skip
 
 
@@ -59,6 +59,10 @@ def tensor(shape: tuple[int, ...], dtype: str, scale: float = 0.05, zero: int | 
 def packed(tensor: Tensor) -> Array:
     """The bytes of its constant."""
     data = np.ascontiguousarray(tensor.data)
+    if tensor.dtype == "string":
+        rows = [str(word).encode() for word in data.reshape(-1)]
+        places = np.cumsum([4 * (len(rows) + 2), *map(len, rows)])
+        return np.frombuffer(np.array([len(rows), *places], "<i4").tobytes() + b"".join(rows), np.uint8)
     if tensor.dtype != "int4":
         return np.frombuffer(data.tobytes(), np.uint8)
     flat = np.append(data.reshape(-1), [0] * (data.size % 2)).astype(np.uint8) & 15

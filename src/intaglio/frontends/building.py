@@ -13,13 +13,13 @@ from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.sizes import Size, Values, larger, least, most, moves, values_of
 from intaglio.ir.types import DType
-from intaglio.ops.binary import Add, Div, Mul
+from intaglio.ops.binary import Add, Div, Equal, Less, LogicalAnd, LogicalOr, Mul, Sub, Where
 from intaglio.ops.convert import Cast
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Concat, Expand, Pad, Reshape, Slice, Transpose
 from intaglio.ops.reduce import Reduce
 from intaglio.ops.resize import Resize
-from intaglio.ops.unary import Sqrt
+from intaglio.ops.unary import Atan, Reciprocal, Sqrt
 
 
 def reshape(call: Emits, x: Value, shape: Sequence[int]) -> Value:
@@ -156,3 +156,13 @@ def other_elements(x: Value, op: Resize, factors: Mapping[int, float], start: fl
         tables[axis] = np.clip(whole.astype(np.int64), 0, x.shape[axis] - 1)
     same = all([at[0] for at in op.taps(axis, x.shape[axis]).indices] == table.tolist() for axis, table in tables.items())
     return {} if same else tables
+
+
+def atan2(call: Emits, y: Value, x: Value) -> Value:
+    """The arc tangent of the quotient, turned by half a circle on the left side, the other way where y is below 0 or -0."""
+    zero, half = call.like(0.0, x), call.like(math.pi, x)
+    below = call.emit(LogicalOr(), call.emit(Less(), y, zero), call.emit(Less(), call.emit(Reciprocal(), y), zero))
+    angle = call.emit(Atan(), call.emit(Div(), y, x))
+    turned = call.emit(Where(), below, call.emit(Sub(), angle, half), call.emit(Add(), angle, half))
+    still = call.emit(LogicalAnd(), call.emit(Equal(), x, zero), call.emit(Equal(), y, zero))
+    return call.emit(Where(), still, zero, call.emit(Where(), call.emit(Less(), x, zero), turned, angle))

@@ -25,7 +25,6 @@ TFLITE: tuple[tuple[str, str], ...] = (
 )
 STRINGS = "do what is about strings in your application, and cut the model behind it"
 BUILT_IN: tuple[tuple[str, str], ...] = (
-    ("HASHTABLE*", STRINGS),  # LiteRT's have strings as keys or as values
     ("SKIP_GRAM", STRINGS),
     ("LSH_PROJECTION", "compute the hashes in your application, and cut the model behind it"),
     ("STABLEHLO_CUSTOM_CALL", "the file does not define what is called: export the model without it"),

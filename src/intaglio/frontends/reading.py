@@ -83,8 +83,8 @@ def read_source(
         known = {"states": list(states.items()), "constants": constants, "most": most, "lengths": lengths, "random": random}
         graph, notes = load(path, dims=dims, shapes=shapes, name=name, **known)  # type: ignore[arg-type]
     else:
-        if random != "0" and kind != "tflite":
-            raise UserError("bad-option", "`--random` is for ONNX and TFLite models", hint="omit it")
+        if random != "0" and kind not in ("tflite", "torch"):
+            raise UserError("bad-option", "`--random` is for ONNX, PyTorch and TFLite models", hint="omit it")
         if lengths:
             raise UserError("bad-option", "`--length` is for ONNX models", hint="omit it")
         if most and kind != "torch":
@@ -92,7 +92,7 @@ def read_source(
         if states or constants:
             hint = f"a {TITLES[kind]} model defines its own state"
             raise UserError("bad-option", "`--state` is for ONNX models", hint=hint)
-        asked = {**chosen(kind, signature, most), **({"random": random} if kind == "tflite" else {})}
+        asked = {**chosen(kind, signature, most), **({"random": random} if kind in ("tflite", "torch") else {})}
         graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name, **asked)
     for text in notes:
         note(text)

@@ -2,7 +2,7 @@
 
 reduce_window    gather the windows of one axis after the other, and reduce: sums, products and extremes are separable
 dot_general      transpose both sides to [batch, free, contracted], one product, reshape
-gather           rows of a table that are whole along all axes but one, which is what `x[i]` and embeddings are
+rows_of          rows of a table that are whole along all axes but one, which is what `x[i]` and embeddings are
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from intaglio.frontends.building import cast, expand, reshape, transpose
+from intaglio.frontends.building import atan2, cast, expand, reshape, transpose
 from intaglio.frontends.emitting import Emits
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
@@ -39,6 +39,7 @@ from intaglio.ops.binary import (
     Mul,
     Pow,
     ShiftLeft,
+    ShiftRight,
     Sub,
     Where,
 )
@@ -46,8 +47,10 @@ from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.move import Pad, Slice
 from intaglio.ops.reduce import Reduce
+from intaglio.ops.small import BitCast
 from intaglio.ops.unary import (
     Abs,
+    BitwiseNot,
     Ceil,
     Cos,
     Erf,
@@ -73,11 +76,16 @@ UNARY: Mapping[str, Callable[[], Op]] = {
 }  # fmt: skip
 BINARY: Mapping[str, Callable[[], Op]] = {
     "add": Add, "divide": Div, "maximum": Max, "minimum": Min, "multiply": Mul, "power": Pow, "remainder": lambda: Mod(fmod=True),
-    "shift_left": ShiftLeft, "subtract": Sub,
+    "shift_left": ShiftLeft, "shift_right_arithmetic": ShiftRight, "subtract": Sub,
 }  # fmt: skip
 _LOGIC: Mapping[str, tuple[Callable[[], Op], Callable[[], Op]]] = {  # of bool, of whole numbers
     "and": (LogicalAnd, BitwiseAnd), "or": (LogicalOr, BitwiseOr), "xor": (LogicalXor, BitwiseXor),
 }  # fmt: skip
+# Of one operand, by several operators.
+WRITTEN_OUT = (
+    "rsqrt", "cbrt", "is_finite", "exponential_minus_one", "log_plus_one", "round_nearest_afz", "popcnt", "count_leading_zeros",
+)  # fmt: skip
+_OF_TWO = ("atan2", "shift_right_logical")
 _COMPARE: Mapping[str, Callable[[], Op]] = {"EQ": Equal, "GE": GreaterEqual, "GT": Greater, "LE": LessEqual, "LT": Less}
 REDUCTIONS = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "or": "any", "and": "all"}
 _START = {"sum": 0, "prod": 1, "any": 0, "all": 1}
@@ -97,6 +105,12 @@ def unary(call: Emits, name: str, x: Value) -> Value:
             return call.emit(LogicalNot(), gone)
         case "exponential_minus_one":
             return call.emit(Sub(), call.emit(Exp(), x), call.like(1.0, x))
+        case "round_nearest_afz":
+            return _to_nearest(call, x)
+        case "popcnt":
+            return _by_bits(call, x, lambda bits: _ones_in(call, bits))
+        case "count_leading_zeros":
+            return _by_bits(call, x, lambda bits: _leading(call, bits))
         case "log_plus_one":
             return call.emit(Log(), call.emit(Add(), x, call.like(1.0, x)))
     if name not in UNARY:
@@ -107,13 +121,63 @@ def unary(call: Emits, name: str, x: Value) -> Value:
 def binary(call: Emits, name: str, a: Value, b: Value) -> Value:
     if name in _LOGIC:
         return call.emit(_LOGIC[name][0 if a.dtype is DType.BOOL else 1](), a, b)
+    if name == "atan2":
+        return atan2(call, a, b)
+    if name == "shift_right_logical":
+        plain = DType[f"U{8 * a.dtype.bytes}"]
+        return _by_bits(call, a, lambda bits: call.emit(ShiftRight(), bits, cast(call, b, plain)))
     if a.dtype is DType.BOOL and name in ("add", "maximum", "multiply", "minimum"):
         return call.emit(LogicalOr() if name in ("add", "maximum") else LogicalAnd(), a, b)
     return call.emit(BINARY[name](), a, b)
 
 
 def is_binary(name: str) -> bool:
-    return name in BINARY or name in _LOGIC
+    return name in BINARY or name in _LOGIC or name in _OF_TWO
+
+
+def _by_bits(call: Emits, x: Value, made: Callable[[Value], Value]) -> Value:
+    """Of a whole number, as bits without a sign."""
+    if not x.dtype.is_int:
+        raise Fault("unsupported-operator", f"bits of {x.dtype.value} are not supported")
+    plain = DType[f"U{8 * x.dtype.bytes}"]
+    y = made(x if x.dtype is plain else call.emit(BitCast(plain), x))
+    return y if x.dtype is plain else call.emit(BitCast(x.dtype), y)
+
+
+def _ones_in(call: Emits, x: Value) -> Value:
+    """How many bits are set: in pairs, in fours, in bytes, and in all (Hacker's Delight, 5-1)."""
+    width = 8 * x.dtype.bytes
+
+    def mask(byte: int) -> Value:
+        return call.constant(np.asarray(int.from_bytes(bytes([byte] * (width // 8)), "little"), x.dtype.numpy))
+
+    def moved(y: Value, count: int) -> Value:
+        return call.emit(ShiftRight(), y, call.constant(np.asarray(count, x.dtype.numpy)))
+
+    x = call.emit(Sub(), x, call.emit(BitwiseAnd(), moved(x, 1), mask(0x55)))
+    x = call.emit(Add(), call.emit(BitwiseAnd(), x, mask(0x33)), call.emit(BitwiseAnd(), moved(x, 2), mask(0x33)))
+    x = call.emit(BitwiseAnd(), call.emit(Add(), x, moved(x, 4)), mask(0x0F))
+    for count in (8, 16, 32):
+        if count < width:
+            x = call.emit(Add(), x, moved(x, count))
+    return call.emit(BitwiseAnd(), x, call.constant(np.asarray(127, x.dtype.numpy)))
+
+
+def _leading(call: Emits, x: Value) -> Value:
+    """How many bits lie above the first that is set: of those that are clear when all below it are set."""
+    for count in (1, 2, 4, 8, 16, 32):
+        if count < 8 * x.dtype.bytes:
+            shifted = call.emit(ShiftRight(), x, call.constant(np.asarray(count, x.dtype.numpy)))
+            x = call.emit(BitwiseOr(), x, shifted)
+    return _ones_in(call, call.emit(BitwiseNot(), x))
+
+
+def _to_nearest(call: Emits, x: Value) -> Value:
+    """Halves go away from zero. x + 0.5 would round 0.49999997 up."""
+    size = call.emit(Abs(), x)
+    below = call.emit(Floor(), size)
+    more = call.emit(GreaterEqual(), call.emit(Sub(), size, below), call.like(0.5, x))
+    return call.emit(Mul(), call.emit(Sign(), x), call.emit(Add(), below, cast(call, more, x.dtype)))
 
 
 def compare(call: Emits, direction: str, a: Value, b: Value) -> Value:
@@ -139,7 +203,10 @@ def broadcast_in_dim(call: Emits, x: Value, axes: Ints, shape: Ints) -> Value:
 
 def iota(call: Emits, axis: int, shape: Ints, dtype: DType) -> Value:
     line = np.arange(shape[axis]).reshape([-1 if n == axis else 1 for n in range(len(shape))])
-    return call.constant(np.ascontiguousarray(np.broadcast_to(line, shape)).astype(dtype.numpy), dtype)
+    whole = np.ascontiguousarray(np.broadcast_to(line, shape))
+    if dtype in (DType.F16, DType.BF16):
+        return cast(call, call.constant(whole.astype(np.float32), DType.F32), dtype)
+    return call.constant(whole.astype(dtype.numpy), dtype)
 
 
 def slice_(call: Emits, x: Value, starts: Ints, limits: Ints, strides: Ints) -> Value:
@@ -230,15 +297,15 @@ def dot_general(call: Emits, a: Value, b: Value, batch: tuple[Ints, Ints], contr
     return reshape(call, call.emit(Reduce("sum", (2,), False), call.emit(Mul(), left, right)), shape)
 
 
-def gather(
+def rows_of(
     call: Emits, x: Value, indices: Value, offset: Ints, collapsed: Ints, start_map: Ints, vector_axis: int, sizes: Ints
-) -> Value:
-    """Rows: one axis is indexed, and all others are taken whole."""
+) -> Value | None:
+    """Rows: one axis is indexed, and all others are taken whole. None: it is something else (`stablehlo_places.gather`)."""
     rank = len(x.shape)
     rows = vector_axis == len(indices.shape) or indices.shape[vector_axis] == 1
     whole = all(size == x.shape[n] for n, size in enumerate(sizes) if n not in start_map)
     if len(start_map) != 1 or not rows or not whole or sizes[start_map[0]] != 1 or list(collapsed) not in ([], list(start_map)):
-        raise Fault("unsupported-operator", "this form of `gather` is not supported: it takes more than rows along one axis")
+        return None
     axis = start_map[0]
     outer = [n for i, n in enumerate(indices.shape) if i != vector_axis]
     wide = cast(call, reshape(call, indices, outer), DType.I64)

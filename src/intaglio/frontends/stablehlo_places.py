@@ -1,5 +1,6 @@
 """Operators of StableHLO that take or put parts, sort, and convolve, for every front end that meets them.
 
+gather            rows where it can, else every element by its place in the flat operand
 dynamic_slice     the start along each axis, within bounds; axes that are taken whole have none
 scatter           every element of the updates by its place in the flat operand; those outside go to one place behind it
 sort              all of the largest or smallest along an axis, and what belongs to them
@@ -17,7 +18,7 @@ import numpy as np
 from intaglio.frontends.building import cast, concat, expand, reshape, transpose
 from intaglio.frontends.emitting import Emits
 from intaglio.frontends.onnx.faults import Fault
-from intaglio.frontends.stablehlo import Ints, pad
+from intaglio.frontends.stablehlo import Ints, pad, rows_of
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
 from intaglio.ops.binary import Add, GreaterEqual, Less, LogicalAnd, Max, Min, Mul, Sub, Where
@@ -64,10 +65,11 @@ def dynamic_update_slice(call: Emits, x: Value, update: Value, starts: Sequence[
 
 
 def scatter(
-    call: Emits, x: Value, indices: Value, updates: Value, windows: Ints, inserted: Ints, axes: Ints, vector_axis: int, kind: str
-) -> Value:
+    call: Emits, x: Value, indices: Value, updates: Value, windows: Ints, inserted: Ints, axes: Ints, vector_axis: int, kind: str,
+    *, entire: bool = False,
+) -> Value:  # fmt: skip
     """`windows`: axes of the updates that are parts of x; `inserted`: axes of x that those parts do not have; `axes`: of x, that
-    the numbers of an index count along."""
+    the numbers of an index count along. `entire`: a part that does not fit is left out, not only what is outside of it."""
     rank, outer = len(x.shape), [n for n in range(len(updates.shape)) if n not in windows]
     kept = [n for n in range(rank) if n not in inserted]
     if len(kept) != len(windows) or vector_axis > len(indices.shape):
@@ -82,7 +84,7 @@ def scatter(
     if depth != len(axes) or count * size != math.prod(updates.shape):
         raise Fault("shape-mismatch", f"{count} indices do not fit updates of {list(updates.shape)}")
     flat = reshape(call, transpose(call, updates, [*outer, *windows]), (count * size,))
-    offsets = dict(zip(kept, np.indices(shape).reshape(len(shape), -1), strict=True))
+    offsets = dict(zip(kept, np.indices(shape).reshape(len(shape), size), strict=True))
     strides = [math.prod(x.shape[n + 1 :]) for n in range(rank)]
     fixed = sum((offsets[n] * strides[n] for n in kept if n not in axes), np.zeros(size, np.int64))
     place: Value = call.constant(np.broadcast_to(fixed, (count, size)).astype(np.int64))
@@ -90,7 +92,9 @@ def scatter(
     for column, axis in enumerate(axes):
         own = call.constant(offsets.get(axis, np.zeros(size, np.int64)).reshape(1, -1).astype(np.int64))
         at = call.emit(Add(), call.emit(Slice((0, column), (1, 1), (count, 1)), starts), own)
-        low, high = call.emit(GreaterEqual(), at, call.like(0, at)), call.emit(Less(), at, call.like(x.shape[axis], at))
+        first, size_there = (call.emit(Sub(), at, own), shape[kept.index(axis)]) if entire and axis in kept else (at, 1)
+        low = call.emit(GreaterEqual(), first, call.like(0, at))
+        high = call.emit(Less(), first, call.like(x.shape[axis] - size_there + 1, at))
         fits = call.emit(LogicalAnd(), low, high)
         inside = fits if inside is None else call.emit(LogicalAnd(), inside, fits)
         place = call.emit(Add(), place, call.emit(Mul(), at, call.like(strides[axis], at)))
@@ -100,6 +104,51 @@ def scatter(
     longer = concat(call, [reshape(call, x, (total,)), call.constant(np.zeros(1, x.dtype.numpy), x.dtype)], 0)
     made = call.emit(ScatterNd(kind), longer, reshape(call, place, (count * size, 1)), flat)
     return reshape(call, call.emit(Slice((0,), (1,), (total,)), made), x.shape)
+
+
+def with_batch(call: Emits, indices: Value, vector_axis: int, batch: Sequence[int]) -> tuple[Value, int]:
+    """Indices that say their own place along axes that they share with what is indexed, and which axis their numbers are along."""
+    if not batch:
+        return indices, vector_axis
+    if vector_axis == len(indices.shape):
+        indices = reshape(call, indices, (*indices.shape, 1))
+    wide = cast(call, indices, DType.I64)
+    shape = [1 if n == vector_axis else size for n, size in enumerate(indices.shape)]
+    own = []
+    for axis in batch:
+        line = np.arange(shape[axis], dtype=np.int64).reshape([-1 if n == axis else 1 for n in range(len(shape))])
+        own.append(call.constant(np.ascontiguousarray(np.broadcast_to(line, shape))))
+    return concat(call, [wide, *own], vector_axis), vector_axis
+
+
+def gather(
+    call: Emits, x: Value, indices: Value, offset: Ints, collapsed: Ints, axes: Ints, vector_axis: int, sizes: Ints
+) -> Value:
+    """Parts of the size `sizes` from anywhere, by the place of each element in the flat operand. A part that would go beyond the
+    edge starts earlier. Rows that are whole are taken as rows."""
+    if (rows := rows_of(call, x, indices, offset, collapsed, axes, vector_axis, sizes)) is not None:
+        return rows
+    rank = len(x.shape)
+    if vector_axis == len(indices.shape):
+        indices = reshape(call, indices, (*indices.shape, 1))
+    order = [n for n in range(len(indices.shape)) if n != vector_axis]
+    outer = [indices.shape[n] for n in order]
+    count, depth = math.prod(outer), indices.shape[vector_axis]
+    if depth != len(axes) or len(sizes) != rank:
+        raise Fault("shape-mismatch", f"indices of {list(indices.shape)} do not fit {list(x.shape)}")
+    starts = cast(call, reshape(call, transpose(call, indices, [*order, vector_axis]), (count, depth)), DType.I64)
+    strides = [math.prod(x.shape[n + 1 :]) for n in range(rank)]
+    offsets = np.indices(tuple(sizes)).reshape(rank, math.prod(sizes))
+    place: Value = call.constant((offsets * np.asarray(strides, np.int64).reshape(rank, 1)).sum(0, dtype=np.int64).reshape(1, -1))
+    for column, axis in enumerate(axes):
+        at = call.emit(Slice((0, column), (1, 1), (count, 1)), starts)
+        at = call.emit(Min(), call.emit(Max(), at, call.like(0, at)), call.like(x.shape[axis] - sizes[axis], at))
+        place = call.emit(Add(), place, call.emit(Mul(), at, call.like(strides[axis], at)))
+    made = call.emit(Gather(0), reshape(call, x, (math.prod(x.shape),)), place)
+    made = reshape(call, made, [*outer, *(size for n, size in enumerate(sizes) if n not in collapsed)])
+    spot = [n for n in range(len(made.shape)) if n not in offset]
+    back = [spot.index(n) if n in spot else len(spot) + list(offset).index(n) for n in range(len(made.shape))]
+    return transpose(call, made, back)
 
 
 def sort(call: Emits, values: Sequence[Value], axis: int, largest: bool) -> list[Value]:

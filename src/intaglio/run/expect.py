@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+import time
 from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -23,7 +24,7 @@ from intaglio.package.at_sizes import at_sizes
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import KINDS, OTHER_SIZES, Vectors, random_inputs, sizes_at, write_vectors
 from intaglio.run.compare import compare
-from intaglio.run.limited import COMPILE_SECONDS, limit, reference_within
+from intaglio.run.limited import COMPILE_SECONDS, Limited, limit, reference_within
 from intaglio.run.noise import has_integers, integer_results
 from intaglio.run.reference import LONG_RUN, IrReference, Reference, cannot_compare, run_steps
 from intaglio.run.toolchains import Toolchain
@@ -32,6 +33,7 @@ SEED = 0
 SEEDS = 4  # inputs of a kind that are tried where a runtime has two results, or sizes have bounds
 MOST_MACS = 300_000_000  # of a model that numpy computes where a runtime has two results for all of them
 MOST_ENDLESS = 2
+_LEAST_SECONDS = 0.1
 LAST_SHARE = 0.8  # of sizes that a model does not take, the last to be tried before the largest
 
 
@@ -169,11 +171,12 @@ def _vectors(
     refused: list[Exception], two_ways: bool, macs: int,
 ) -> Vectors | None:  # fmt: skip
     """The first kind of inputs that is accepted and gives finite numbers; else the first that is accepted. A loop may end for one
-    kind and not for another: two that do not end are enough. `own` knows the bounds of numbers that become sizes, which the runtime
-    of the model does not. Inputs for which ONNX Runtime has one result in floats and another in integers (`two_ways`) would be a
-    self-test that a right package may fail: others are taken, or those of the IR."""
+    kind and not for another: two that do not end are enough, and share the time of one run. `own` knows the bounds of numbers that
+    become sizes, which the runtime of the model does not. Inputs for which ONNX Runtime has one result in floats and another in
+    integers (`two_ways`) would be a self-test that a right package may fail: others are taken, or those of the IR."""
     fallback = None
     endless = apart = 0
+    left = reference.seconds if isinstance(reference, (Limited, IrReference)) else None  # for all that do not end together
     seeds = range(SEED, SEED + (SEEDS if two_ways or own is not None else 1))
     for kind, seed in [(kind, seed) for kind in KINDS for seed in seeds]:
         if kind == KINDS[-1] and apart:
@@ -182,13 +185,18 @@ def _vectors(
         for n, name in enumerate(names):
             if name in known:
                 inputs[n] = np.full_like(inputs[n], known[name][kind == KINDS[-1]])
+        start = time.perf_counter()
+        if isinstance(reference, (Limited, IrReference)) and left is not None:
+            reference.seconds = left / max(MOST_ENDLESS - endless, 1)
         try:
             steps = [dict(zip(names, inputs, strict=True))]
             results = run_steps(reference, manifest, steps)[0]
             if own is not None and own is not reference:
                 _refused_by(own, manifest, steps, refused)
         except (IntaglioError, BadOperator) as error:  # an index out of range, a branch that was left out
-            endless += isinstance(error, ToolError) and error.slug == LONG_RUN
+            if isinstance(error, ToolError) and error.slug == LONG_RUN:
+                endless += 1
+                left = None if left is None else max(left - (time.perf_counter() - start), _LEAST_SECONDS)
             if endless == MOST_ENDLESS and fallback is None:
                 raise
             continue

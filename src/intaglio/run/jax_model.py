@@ -31,7 +31,7 @@ class JaxModel:
         """Functions of JAX have no state."""
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
-        given = [np.asarray(inputs[f"in{n}"]).reshape(aval.shape) for n, aval in enumerate(self._exported.in_avals)]
+        given = [np.asarray(inputs[f"in{n}"]) for n in range(len(self._exported.in_avals))]
         args, kwargs = self._jax.tree_util.tree_unflatten(self._exported.in_tree, given)
         made = self._jax.tree_util.tree_leaves(self._exported.call(*args, **kwargs))
         return {f"out{n}": np.asarray(array) for n, array in enumerate(made)}

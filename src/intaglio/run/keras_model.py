@@ -21,8 +21,10 @@ from intaglio.errors import ModelError, ToolError, quoted
 from intaglio.frontends.keras import Opened, accepted
 from intaglio.frontends.keras.config import Layer, Model, Ref
 from intaglio.frontends.keras.rows.activation import activation_name
+from intaglio.frontends.keras.vocabulary import vocabulary
 from intaglio.frontends.keras.weights import tree
 from intaglio.ir.graph import Array
+from intaglio.ir.strings import decoded, is_text
 from intaglio.package.manifest import Manifest
 
 _LEFT_OUT = {
@@ -41,7 +43,7 @@ class KerasModel:
 
     def __init__(self, path: Path, manifest: Manifest, extra: tuple[str, ...] = ()) -> None:
         self._keras = _import_keras()
-        shapes = {info.name: info.shape_in_model for info in manifest.inputs}
+        shapes = {info.name: info.shape[:-1] if info.text else info.shape_in_model for info in manifest.inputs}
         opened = accepted(path, shapes)
         backend = self._keras.backend.backend()
         different = [text for text in opened.differences if backend == "torch" or not text.startswith("on PyTorch")]
@@ -64,7 +66,9 @@ class KerasModel:
 
     def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
         try:
-            results = self._model([np.asarray(inputs[n]).reshape(self._shapes[n]) for n in self._inputs], training=False)
+            given = [_words(inputs[n]) if n in self._texts else np.asarray(inputs[n]) for n in self._inputs]
+            shaped = [array.reshape(self._shapes[n]) for n, array in zip(self._inputs, given, strict=True)]
+            results = self._model(shaped, training=False)
         except Exception as error:
             raise ModelError("no-reference", f"Keras fails on these inputs: {_first_line(error)}") from None
         flat = results if isinstance(results, (list, tuple)) else [results]
@@ -74,10 +78,10 @@ class KerasModel:
 
     def _built(self, opened: Opened, extra: tuple[str, ...]) -> tuple[Any, list[str], list[str]]:
         names = [d.name for d in opened.inputs]
-        types = {d.name: d.dtype for d in opened.inputs}
-        inputs = [
-            self._keras.Input(batch_shape=self._shapes[n], dtype=types[n].numpy.name, name=f"in{i}") for i, n in enumerate(names)
-        ]
+        types = {d.name: "string" if d.text else d.dtype.numpy.name for d in opened.inputs}
+        self._texts = {d.name for d in opened.inputs if d.text}
+        inputs = [self._keras.Input(batch_shape=self._shapes[n], dtype=types[n], name=f"in{i}") for i, n in enumerate(names)]
+        self._weights = opened.weights
         outputs = self._called(opened.model, inputs, opened, prefix="")
         shown = [n for n in extra if n in self._seen and n not in opened.outputs]
         tensors = [*outputs, *[self._seen[n] for n in shown]]
@@ -127,12 +131,15 @@ class KerasModel:
         result = made(*args, **kwargs)
         if not layer.is_op:
             self._fill(layer, made, opened)
-        flat = list(result) if isinstance(result, (list, tuple)) else [result]
+        flat: list[Any] = self._keras.tree.flatten(result)
         for n, tensor in enumerate(flat):
             self._seen[f"{path}#{n}" if n else path] = tensor
         return flat
 
     def _fill(self, layer: Layer, made: Any, opened: Opened) -> None:
+        if layer.kind == "SpectralNormalization":  # what it has beside is for training
+            self._fill(layer.inner[0], made.layer, opened)
+            return
         wanted = tree(layer, True)
         if not wanted:
             return
@@ -147,9 +154,13 @@ class KerasModel:
         options = _plain(layer)
         if layer.kind == "Bidirectional":
             options["layer"], options["backward_layer"] = (self._object(inner) for inner in layer.inner)
-        elif layer.kind == "TimeDistributed":
+        elif layer.kind == "RNN" and layer.inner:
+            options["cell"] = self._keras.layers.StackedRNNCells([self._object(inner) for inner in layer.inner])
+        elif layer.kind in ("TimeDistributed", "SpectralNormalization"):
             inner = layer.inner[0]
             options["layer"] = self._object(inner) if inner.model is None else self._inner_model(inner)
+        if layer.kind in ("IntegerLookup", "StringLookup"):
+            options["vocabulary"] = vocabulary(layer, self._weights)
         for key in ("activation", "recurrent_activation"):
             if key in layer.config:
                 options[key] = self._activation(layer.config[key])
@@ -190,6 +201,10 @@ def _plain(layer: Layer) -> dict[str, Any]:
         found["axis"] = found["axis"][0]
     if layer.kind == "Normalization" and "axis" not in found:
         found["axis"] = None
+    if layer.kind.endswith("Cell"):  # what the layer around it is asked for
+        found = {key: value for key, value in found.items() if key not in ("stateful", "go_backwards", "return_sequences")}
+    if layer.kind in ("MelSpectrogram", "STFTSpectrogram"):
+        found |= {key: None for key in ("window", "scaling") if key in layer.config and layer.config[key] is None}
     if layer.kind == "Bidirectional":
         found["merge_mode"] = layer.config.get("merge_mode", "concat")
     return found
@@ -200,6 +215,11 @@ def _policy(layer: Layer) -> str:
     if isinstance(told, dict):
         told = told["config"]["name"]
     return str(told)
+
+
+def _words(array: Array) -> Array:
+    """Strings, also where they are bytes."""
+    return (array if is_text(array) else decoded(array)).astype(object)
 
 
 def _single(results: list[Any]) -> Any:

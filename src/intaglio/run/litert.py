@@ -12,6 +12,7 @@ import numpy as np
 from intaglio.errors import ModelError, ToolError, printable
 from intaglio.frontends.tflite.unread import unread
 from intaglio.ir.graph import Array
+from intaglio.ir.strings import is_text
 from intaglio.package.manifest import Manifest
 
 
@@ -41,18 +42,30 @@ class LiteRt:
             experimental_preserve_all_tensors=bool(extra),
         )
         try:
-            self._interpreter: Any = self._make()
+            self._interpreter: Any = self._loaded(path, Interpreter, OpResolverType)
             if self._signature:
                 self.fresh()
                 return
             for info, detail in zip(manifest.inputs, self._interpreter.get_input_details(), strict=True):
-                if tuple(info.shape) != tuple(detail["shape"]):  # an open axis was pinned
+                if not info.text and tuple(info.shape) != tuple(detail["shape"]):  # an open axis was pinned
                     self._interpreter.resize_tensor_input(detail["index"], info.shape)
             self._interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
             reason = printable(lines[0], 160)  # it repeats itself for every tensor
             raise ModelError("no-reference", f"LiteRT does not load the model: {reason}") from None
+
+    def _loaded(self, path: Path, interpreter: Any, resolvers: Any) -> Any:
+        try:
+            return self._make()
+        except ValueError as error:
+            if "HASHTABLE" not in str(error):  # tables are not among the reference kernels, and are exact
+                raise
+        self._make = lambda: interpreter(
+            model_path=str(path), experimental_op_resolver_type=resolvers.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+        )
+        self.about = self.about.removesuffix(", reference kernels")
+        return self._make()
 
     def fresh(self) -> None:
         if self._signature:  # what resets variables is for the first subgraph alone
@@ -68,13 +81,14 @@ class LiteRt:
                 outputs = self._runner(**{name: np.asarray(inputs[name]) for name in self._inputs})
                 return {**self._seen(), **{name: np.array(array) for name, array in outputs.items()}}
             for name, detail in zip(self._inputs, litert.get_input_details(), strict=True):
-                litert.set_tensor(detail["index"], np.asarray(inputs[name]).reshape(detail["shape"]))
+                array = np.asarray(inputs[name])
+                litert.set_tensor(detail["index"], (array.astype(object) if is_text(array) else array).reshape(detail["shape"]))
             litert.invoke()
         except (RuntimeError, ValueError) as error:
             raise ModelError("no-reference", f"LiteRT fails on these inputs: {str(error).strip()[:200]}") from None
         found = self._seen()
         for name, detail in zip(self._outputs, litert.get_output_details(), strict=True):
-            found[name] = np.array(litert.get_tensor(detail["index"]))
+            found[name] = _words(np.array(litert.get_tensor(detail["index"])))
         return found
 
     def _seen(self) -> dict[str, Array]:
@@ -85,3 +99,10 @@ class LiteRt:
         place = 0 if self._runner is None else litert._interpreter.GetSubgraphIndexFromSignature(self._signature)
         details = [detail for detail in litert.get_tensor_details(place) if detail["name"] in self._extra]
         return {detail["name"]: np.array(litert.get_tensor(detail["index"], place)) for detail in details}
+
+
+def _words(array: Array) -> Array:
+    """Strings as such, which LiteRT gives as objects of bytes."""
+    if array.dtype != object:
+        return array
+    return np.array([word.decode("utf-8", "replace") for word in array.reshape(-1)], str).reshape(array.shape)

@@ -142,7 +142,7 @@ class IrReference:
 
     def __init__(self, graph: Graph, seconds: float | None = None) -> None:
         self._graph = graph
-        self._seconds = seconds
+        self.seconds = seconds
         self.about = "numpy references of the operators"
 
     def fresh(self) -> None:
@@ -154,7 +154,7 @@ class IrReference:
         graph = self._graph
         given = {v.name: inputs[v.origin or v.name] for v in graph.inputs}
         try:
-            values = evaluate_graph(graph, given, keep=True, seconds=self._seconds)
+            values = evaluate_graph(graph, given, keep=True, seconds=self.seconds)
         except LongLoop as error:
             hint = "give inputs for which the loop ends, with `--inputs`, or more time, with INTAGLIO_REFERENCE_SECONDS"
             raise ToolError(LONG_RUN, f"{error} in the numpy references of the operators", hint=hint) from None

@@ -22,7 +22,9 @@ def while_(call: JaxCall) -> list[Value]:
     walk = call.walk
 
     def asked(values: list[Value]) -> Value:
-        return walk.block(call.body(0), values, call.outside)[0]
+        (again,) = walk.block(call.body(0), values, call.outside)
+        assert isinstance(again, Value)
+        return again
 
     def after(values: list[Value]) -> list[Value]:
         return walk.block(call.body(1), values, call.outside)
@@ -54,6 +56,14 @@ def case(call: JaxCall) -> list[Value]:
         mine = call.emit(Equal(), index, call.like(n, index))
         made = [call.emit(Select(), mine, a, b) for a, b in zip(branch, made, strict=True)]
     return made
+
+
+@row("if")
+def if_(call: JaxCall) -> list[Value]:
+    """Both branches are computed, and one is taken."""
+    yes, no = (call.walk.block(region.blocks[0], [], call.outside) for region in call.operation.regions)
+    condition = reshape(call, call.operands[0], ())
+    return [call.emit(Select(), condition, a, b) for a, b in zip(yes, no, strict=True)]
 
 
 @row("dynamic_update_slice")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,23 @@ def deserialized(path: Path) -> Any:
     return export.deserialize(bytearray(path.read_bytes()))
 
 
-def module_of(exported: Any) -> Any:
-    """Its StableHLO."""
+def module_of(exported: Any, shapes: Sequence[Sequence[int]] = ()) -> Any:
+    """Its StableHLO, for inputs of these shapes; without them, sizes that have names stay open."""
     import jax
 
-    given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
+    known = all(isinstance(n, int) for aval in exported.in_avals for n in aval.shape)
+    if not known and not shapes:
+        return exported.mlir_module()
+    sizes = [tuple(shape) for shape in shapes] or [aval.shape for aval in exported.in_avals]
+    given = [jax.ShapeDtypeStruct(shape, aval.dtype) for shape, aval in zip(sizes, exported.in_avals, strict=True)]
     args, kwargs = jax.tree_util.tree_unflatten(exported.in_tree, given)
-    return jax.jit(exported.call).lower(*args, **kwargs).compiler_ir("stablehlo")
+    lowered = jax.jit(exported.call).lower(*args, **kwargs).compiler_ir("stablehlo")
+    if known:
+        return lowered
+    # What XLA does before it compiles such a module: sizes go from the inputs into every type.
+    from jax._src.interpreters.mlir import refine_polymorphic_shapes
+
+    return refine_polymorphic_shapes(lowered)
 
 
 def unreadable(path: Path, reason: str) -> ModelError:

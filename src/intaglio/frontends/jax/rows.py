@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from intaglio.errors import quoted
 from intaglio.frontends import stablehlo, stablehlo_places
 from intaglio.frontends.building import cast, concat, reshape, transpose
-from intaglio.frontends.jax.walk import JaxCall, row
+from intaglio.frontends.jax.literals import halves_of, spread
+from intaglio.frontends.jax.walk import JaxCall, dialect, row
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.stablehlo_places import Axes
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.binary import Mul
 from intaglio.ops.move import Slice
+from intaglio.ops.norm import BatchNorm
 from intaglio.ops.reduce import ArgReduce, TopK
+from intaglio.ops.small import BitCast
 
 _SAME = ("optimization_barrier",)
-
-
-def _dialect() -> Any:
-    from jax.extend.mlir.dialects import stablehlo as dialect
-
-    return dialect
 
 
 @row("constant")
 def constant(call: JaxCall) -> list[Value]:
     made = call.result()
     if made.dtype is DType.BF16:
-        raise Fault("unsupported-type", "constants of bf16 are not supported", "export the function in float32")
+        return [call.walk.emitter.constant(spread(halves_of(str(call.operation)), made.shape), made.dtype)]
     data = np.array(call.attribute("value")).astype(made.dtype.numpy)
     return [call.walk.emitter.constant(np.array(np.broadcast_to(data, made.shape)), made.dtype)]
 
@@ -58,6 +54,37 @@ def composite(call: JaxCall) -> list[Value]:
         values, places = call.emit_all(TopK(count, len(x.shape) - 1, True, True), x)
         return [values, cast(call, places, call.result(1).dtype)]
     return call.walk.function(str(call.attribute("decomposition")).lstrip("@").strip('"'), call.operands)
+
+
+@row("bitcast_convert")
+def bitcast_convert(call: JaxCall) -> list[Value]:
+    x, made = call.operands[0], call.result()
+    if x.dtype.bytes != made.dtype.bytes or DType.BOOL in (x.dtype, made.dtype):
+        raise Fault("unsupported-operator", "between types of different size it is not supported")
+    return [x if x.dtype is made.dtype else call.emit(BitCast(made.dtype), x)]
+
+
+@row("reduce_precision")
+def reduce_precision(call: JaxCall) -> list[Value]:
+    x, bits = call.operands[0], (call.whole("exponent_bits"), call.whole("mantissa_bits"))
+    to = {(8, 23): DType.F32, (8, 7): DType.BF16, (5, 10): DType.F16}.get(bits)
+    if to is None or x.dtype not in (DType.F32, DType.F64):
+        reason = f"to {bits[0]} bits of exponent and {bits[1]} of mantissa from {x.dtype.value} is not supported"
+        raise Fault("unsupported-operator", reason, "those of f32, bf16 and f16 are supported")
+    return [cast(call, cast(call, x, to), x.dtype)]
+
+
+@row("batch_norm_inference")
+def batch_norm(call: JaxCall) -> list[Value]:
+    epsilon = float(call.attribute("epsilon").value)
+    return [call.emit(BatchNorm(epsilon, call.whole("feature_index")), *call.operands)]
+
+
+@row("real", "imag")
+def parts(call: JaxCall) -> list[Value]:
+    """Of real numbers; those of complex ones are in `complex_numbers.py`."""
+    x = call.operands[0]
+    return [x if call.name == "real" else call.emit(Mul(), x, call.like(0.0, x))]
 
 
 @row("convert")
@@ -102,7 +129,7 @@ def clamp(call: JaxCall) -> list[Value]:
 
 @row("compare")
 def compare(call: JaxCall) -> list[Value]:
-    direction = _dialect().ComparisonDirectionAttr(call.attribute("comparison_direction")).value
+    direction = dialect().ComparisonDirectionAttr(call.attribute("comparison_direction")).value
     return [stablehlo.compare(call, str(direction), *call.operands)]
 
 
@@ -134,20 +161,11 @@ def pad(call: JaxCall) -> list[Value]:
 
 @row("dot_general")
 def dot_general(call: JaxCall) -> list[Value]:
-    d = _dialect().DotDimensionNumbers(call.attribute("dot_dimension_numbers"))
+    d = dialect().DotDimensionNumbers(call.attribute("dot_dimension_numbers"))
     batch = list(d.lhs_batching_dimensions), list(d.rhs_batching_dimensions)
     contract = list(d.lhs_contracting_dimensions), list(d.rhs_contracting_dimensions)
     a, b = (cast(call, v, call.result().dtype) for v in call.operands)
     return [stablehlo.dot_general(call, a, b, batch, contract)]
-
-
-@row("gather")
-def gather(call: JaxCall) -> list[Value]:
-    d, (x, places) = _dialect().GatherDimensionNumbers(call.attribute("dimension_numbers")), call.operands
-    if list(d.operand_batching_dims):
-        raise Fault("unsupported-operator", "this form of `gather` is not supported: it has batch axes")
-    lists = list(d.offset_dims), list(d.collapsed_slice_dims), list(d.start_index_map)
-    return [stablehlo.gather(call, x, places, *lists, d.index_vector_dim, call.ints("slice_sizes"))]
 
 
 def _kind(call: JaxCall) -> str:
@@ -177,7 +195,7 @@ def _largest(call: JaxCall, axes: list[int]) -> list[Value]:
     if words != usual or len(axes) != 1 or places is None:
         raise Fault("unsupported-operator", "it reduces several tensors by an expression of its own")
     line = np.arange(places.shape[axes[0]]).reshape([-1 if n == axes[0] else 1 for n in range(places.ndim)])
-    direction = str(_dialect().ComparisonDirectionAttr(items[0].attributes["comparison_direction"]).value)
+    direction = str(dialect().ComparisonDirectionAttr(items[0].attributes["comparison_direction"]).value)
     if not np.array_equal(places, np.broadcast_to(line, places.shape)) or direction not in ("GT", "LT"):
         raise Fault("unsupported-operator", "it reduces several tensors by an expression of its own")
     x, kind = call.operands[0], "max" if direction == "GT" else "min"
@@ -199,7 +217,7 @@ def reduce_window(call: JaxCall) -> list[Value]:
 
 @row("convolution")
 def convolution(call: JaxCall) -> list[Value]:
-    d, (x, w) = _dialect().ConvDimensionNumbers(call.attribute("dimension_numbers")), call.operands
+    d, (x, w) = dialect().ConvDimensionNumbers(call.attribute("dimension_numbers")), call.operands
     ones = [1] * len(list(d.input_spatial_dimensions))
     if call.whole("batch_group_count", 1) != 1 or (call.has("window_reversal") and bool(np.any(call.array("window_reversal")))):
         raise Fault("unsupported-operator", "this form of `convolution` is not supported")

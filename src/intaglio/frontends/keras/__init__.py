@@ -11,14 +11,17 @@ from intaglio.frontends.finishing import finish
 from intaglio.frontends.keras import objects
 from intaglio.frontends.keras.config import Layer, Model, read_config
 from intaglio.frontends.keras.container import KerasFile, read_model
+from intaglio.frontends.keras.vocabulary import vocabulary
 from intaglio.frontends.keras.walk import DTYPES, Walk
-from intaglio.frontends.keras.weights import Weights
+from intaglio.frontends.keras.weights import Weights, every_layer
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.onnx.pinning import Declared, pin
 from intaglio.ir.graph import Graph, Value
 from intaglio.ir.sizes import Undecided
 from intaglio.ir.spans import Dims, Shapes
-from intaglio.ir.types import DType, TensorType
+from intaglio.ir.strings import USUAL_BYTES
+from intaglio.ir.types import DType, Layout, Shape, TensorType
+from intaglio.ops.strings import TextTrim
 
 __all__ = ["Opened", "accepted", "check", "load", "save_object"]
 
@@ -84,14 +87,25 @@ def _walked(source: KerasFile, dims: Dims, shapes: Shapes, *, collect: bool) -> 
         model = read_config(source.config)
         declared = _inputs(model)
         pinned = pin(declared, dims, shapes, source.file)
-        inputs = [Value("", TensorType(d.dtype, s), d.name) for d, s in zip(declared, pinned.shapes, strict=True)]
-        walk = Walk(source.file, Weights(source, model), source.version, collect=collect)
+        weights = Weights(source, model)
+        inputs = [_input(d, s, model, weights) for d, s in zip(declared, pinned.shapes, strict=True)]
+        walk = Walk(source.file, weights, source.version, collect=collect)
         walk.emitter.bounds = pinned.bounds
-        return _Walked(model, walk, declared, inputs, walk.run(model, inputs), pinned.notes)
+        given = [walk.emitter.emit(TextTrim(), [v])[0] if d.text else v for d, v in zip(declared, inputs, strict=True)]
+        return _Walked(model, walk, declared, inputs, walk.run(model, given), pinned.notes)
     except Undecided as reason:
         raise ModelError("size-decides", str(reason), where=source.file, hint=reason.hint) from None
     except Fault as fault:
         raise ModelError(fault.slug, fault.reason, where=source.file, hint=fault.hint or "save the model again") from None
+
+
+def _input(declared: Declared, shape: Shape, model: Model, weights: Weights) -> Value:
+    """Strings have room for the longest word that is looked up."""
+    if not declared.text:
+        return Value("", TensorType(declared.dtype, shape), declared.name)
+    lists = [vocabulary(layer, weights) or [] for layer in every_layer(model.layers) if layer.kind == "StringLookup"]
+    width = max([USUAL_BYTES, *(len(str(word).encode("utf-8")) for words in lists for word in words)])
+    return Value("", TensorType(DType.U8, (*shape, width), Layout.TEXT), declared.name)
 
 
 def _graph(done: _Walked, name: str) -> tuple[Graph, list[str]]:
@@ -142,7 +156,9 @@ def _declared(name: str, shape: Any, layer: Layer) -> Declared:
         raise Fault("bad-tensor", f"the input {quoted(name)} has the shape {quoted(str(shape))}, which is not valid")
     if layer.config.get("sparse") or layer.config.get("ragged"):
         raise Fault("unsupported-type", f"the input {quoted(name)} is a sparse or ragged tensor", "give it plain tensors")
-    return Declared(name, _input_dtype(name, layer), ("batch" if shape[0] is None else shape[0], *shape[1:]))
+    text = layer.config.get("dtype") == "string"
+    dtype = DType.U8 if text else _input_dtype(name, layer)
+    return Declared(name, dtype, ("batch" if shape[0] is None else shape[0], *shape[1:]), text)
 
 
 def _input_dtype(name: str, layer: Layer) -> DType:

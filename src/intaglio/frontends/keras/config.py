@@ -13,11 +13,13 @@ from intaglio.frontends.keras.custom import registered
 from intaglio.frontends.onnx.faults import Fault
 
 Config = dict[str, Any]
-MODELS = ("Sequential", "Functional", "Model")
-WRAPPERS = ("Bidirectional", "TimeDistributed")
+MODELS = ("Sequential", "Functional", "Model", "Pipeline")
+WRAPPERS = ("Bidirectional", "TimeDistributed", "SpectralNormalization")
 _OWN = re.compile(r"(keras|tf_keras|tensorflow\.(python\.)?keras|tensorflow_core\.(python\.)?keras)(\.[A-Za-z0-9_]+)*$")
 _OPERATION = re.compile(r"keras\.(src\.)?(ops|activations)(\.|$)")
 _CELLS = {"LSTMCell": "LSTM", "GRUCell": "GRU", "SimpleRNNCell": "SimpleRNN"}
+_PUBLIC = {"GroupedQueryAttention": "GroupQueryAttention"}  # by the name of the class, which `.h5` files have
+_STEMS = {"model": "functional", "group_query_attention": "grouped_query_attention"}  # groups are called by the class
 _MOST_LAYERS = 100_000
 _MOST_NESTED = 32
 
@@ -90,6 +92,7 @@ def _layer(data: Any, group: str, depth: int) -> Layer:
     if depth > _MOST_NESTED:
         raise Fault("bad-graph", f"models are nested over {_MOST_NESTED} deep")
     kind, config = data["class_name"].rpartition(">")[2], data.get("config")
+    kind = _PUBLIC.get(kind, kind)
     listed = kind == "Sequential" and isinstance(config, list)  # before Keras 2.2.3
     config = {"layers": config} if listed else config
     if not isinstance(config, dict):
@@ -100,7 +103,7 @@ def _layer(data: Any, group: str, depth: int) -> Layer:
     module = data.get("module")
     is_op = isinstance(module, str) and _OPERATION.match(module) is not None
     if module is None and "trainable" not in config and "layers" not in config:  # .h5 has no modules
-        is_op = not kind.startswith(("InputLayer", "Lambda", "SpatialDropout"))
+        is_op = not kind.startswith(("InputLayer", "Lambda", "SpatialDropout", "Discretization"))
     layer = Layer(name, kind, config, is_op=is_op, group=group)
     if isinstance(data.get("build_config"), dict):
         layer.build = data["build_config"]
@@ -114,6 +117,13 @@ def _layer(data: Any, group: str, depth: int) -> Layer:
     if kind == "RNN" and isinstance(cell, dict) and cell.get("class_name") in _CELLS and isinstance(cell.get("config"), dict):
         layer.foreign = _foreign(cell, cell.get("module"))
         layer.kind, layer.config = _CELLS[cell["class_name"]], {**cell["config"], **config}
+    elif kind == "RNN" and isinstance(cell, dict) and cell.get("class_name") == "StackedRNNCells":
+        layer.foreign, layer.inner = _foreign(cell, cell.get("module")), _cells(cell.get("config"), f"{group}/cell", depth)
+        for n, inner in enumerate(layer.inner):
+            asked = {"stateful": config.get("stateful"), "go_backwards": n == 0 and config.get("go_backwards")}
+            inner.config = {**inner.config, **asked, "return_sequences": True}
+    elif kind == "StackedRNNCells":
+        layer.inner = _cells(config, group, depth)
     if kind in MODELS:
         layer.model = _model(layer, group, depth)
     elif kind in WRAPPERS:
@@ -123,6 +133,21 @@ def _layer(data: Any, group: str, depth: int) -> Layer:
             backward = config.get("backward_layer") or _turned(config["layer"])
             layer.inner.append(_layer(backward, f"{group}/backward_layer", depth + 1))
     return layer
+
+
+def _cells(config: Any, group: str, depth: int) -> list[Layer]:
+    """One above the other; the file numbers those of a class."""
+    told = config.get("cells") if isinstance(config, dict) else None
+    if not isinstance(told, list) or not told:
+        raise Fault("bad-graph", "stacked cells have no cells")
+    used: dict[str, int] = {}
+    cells = []
+    for cell in told:
+        stem = snake(str(cell.get("class_name"))) if isinstance(cell, dict) else ""
+        number = used.get(stem, 0)
+        used[stem] = number + 1
+        cells.append(_layer(cell, f"{group}/cells/{stem}_{number}" if number else f"{group}/cells/{stem}", depth + 1))
+    return cells
 
 
 def _turned(forward: Config) -> Config:
@@ -154,13 +179,13 @@ def _model(layer: Layer, group: str, depth: int) -> Model:
     layers: list[Layer] = []
     for entry in entries:
         stem = snake(str(entry.get("class_name"))) if isinstance(entry, dict) else ""
-        stem = "functional" if stem == "model" else stem
+        stem = _STEMS.get(stem, stem)
         number = used.get(stem, 0)
         made = _layer(entry, f"{group}/layers/{stem}_{number}" if number else f"{group}/layers/{stem}", depth + 1)
         if not made.is_op:
             used[stem] = number + 1
         layers.append(made)
-    model = Model(layer.name, layers, layer.kind == "Sequential")
+    model = Model(layer.name, layers, layer.kind in ("Sequential", "Pipeline"))
     names = [made.name for made in layers]
     if len(set(names)) != len(names) and not model.sequential:
         twice = next(n for n in names if names.count(n) > 1)

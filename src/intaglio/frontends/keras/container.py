@@ -9,7 +9,7 @@ import json
 import re
 import zipfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,8 @@ _MOST_JSON = 1 << 28
 _MOST_WEIGHTS = 1 << 34
 _MOST_EXPANSION, _FREE = 100, 1 << 24  # of a zip member: a bomb expands more
 _MOST_DEPTH = 100
+_MOST_LISTS = 1000  # of words
+_LIST = re.compile("assets/(.*)/vocabulary.txt")
 _MOST_ITEMS = 5_000_000
 _AGAIN = "save the model again with `model.save`"
 
@@ -31,6 +33,7 @@ class KerasFile:
     store: Hdf5
     version: tuple[int, ...]  # of the Keras that wrote it
     legacy: bool  # .h5: weights are lists by layer; otherwise groups by class
+    words: dict[str, bytes] = field(default_factory=dict)  # lists of words that were learnt, by the group of their layer
 
 
 def read_model(path: Path) -> KerasFile:
@@ -67,11 +70,14 @@ def _archive(path: Path) -> KerasFile:
             config = _json(_member(archive, "config.json", _MOST_JSON, where), where)
             about = _json(_member(archive, "metadata.json", 1 << 20, where), where) if "metadata.json" in names else {}
             weights = _member(archive, "model.weights.h5", _MOST_WEIGHTS, where)
+            found = (_LIST.fullmatch(name) for name in dict.fromkeys(names))
+            lists = [match for match in found if match is not None][:_MOST_LISTS]
+            words = {match[1]: _member(archive, match[0], _MOST_JSON, where) for match in lists}
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError, MemoryError) as error:
         reason = f"the archive cannot be read: {str(error)[:200]}"
         raise ModelError("not-a-model", reason, where=where, hint="the file is damaged; " + _AGAIN) from None
     store = Hdf5(weights, where)
-    return KerasFile(where, config, store, _version(str(about.get("keras_version", "3"))), legacy=False)
+    return KerasFile(where, config, store, _version(str(about.get("keras_version", "3"))), legacy=False, words=words)
 
 
 def _member(archive: zipfile.ZipFile, name: str, most: int, where: str) -> bytes:

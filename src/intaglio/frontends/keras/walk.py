@@ -24,7 +24,7 @@ from intaglio.frontends.keras.weights import Weights
 from intaglio.frontends.onnx.faults import Fault, Problem, unsupported
 from intaglio.ir.graph import Array, State, Value
 from intaglio.ir.sizes import Undecided
-from intaglio.ir.types import DType, TensorType
+from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ops.base import BadOperator, Op, narrow
 
 Result = Value | list[Value]
@@ -49,6 +49,7 @@ _PASS_MASKS = {
 }  # fmt: skip
 _READ_MASKS = {"RNN", "MultiHeadAttention", "GroupQueryAttention", "Attention", "AdditiveAttention", "Softmax", "ConvLSTM1D",
                "ConvLSTM2D", "ConvLSTM3D"}  # fmt: skip
+_TAKE_TEXT = {"StringLookup", "InputLayer"}
 TAKE_MASKS = {"LSTM", "GRU", "SimpleRNN", "Bidirectional", "GlobalAveragePooling1D", "GlobalAvgPool1D"}  # rows that know of them
 
 
@@ -198,6 +199,9 @@ class Walk:
         if isinstance(told, Value) and item.kind in TAKE_MASKS:
             self.masks[next(v for v in operands if v is not None)] = told
         self.emitter.source = path
+        strings = any(v is not None and v.type.layout is Layout.TEXT for v in operands)
+        if strings and item.model is None and item.kind not in _TAKE_TEXT:
+            raise unsupported("it takes strings, which only `StringLookup` does here", "look the strings up first")
         if item.model is not None:
             found = self.run(item.model, [v for v in operands if v is not None], f"{path}/")
             return None if any(r is None for r in found) else [r for r in found if r is not None]

@@ -26,6 +26,7 @@ class Leaf:
     trainable: bool = True
 
 
+CELLS = ("LSTMCell", "GRUCell", "SimpleRNNCell")
 RNN = ("LSTM", "GRU", "SimpleRNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D")
 _KERNELS = (
     "Dense", "Conv1D", "Conv2D", "Conv3D", "Convolution1D", "Convolution2D", "Convolution3D", "Conv1DTranspose", "Conv2DTranspose",
@@ -45,7 +46,7 @@ def roles(kind: str, config: Config) -> list[tuple[str, bool]]:
         return [("kernel", True), *bias]
     if kind in _SEPARABLE:
         return [("depthwise_kernel", True), ("pointwise_kernel", True), *bias]
-    if kind in RNN:
+    if kind in (*RNN, *CELLS):
         return [("kernel", True), ("recurrent_kernel", True), *bias]
     match kind:
         case "EinsumDense":
@@ -60,6 +61,11 @@ def roles(kind: str, config: Config) -> list[tuple[str, bool]]:
             return [("scale", True)]
         case "LayerScale":  # of keras.applications
             return [("gamma", True)]
+        case "STFTSpectrogram":
+            both = (("imag", "real_kernel"), ("real", "imag_kernel"))
+            return [(role, True) for without, role in both if config.get("mode", "log") != without]
+        case "ReversibleEmbedding":
+            return [("embeddings", True), *([] if config.get("tie_weights", True) else [("reverse_embeddings", True)])]
         case "PReLU":
             return [("alpha", True)]
         case "Embedding":
@@ -77,9 +83,12 @@ def roles(kind: str, config: Config) -> list[tuple[str, bool]]:
 def leaves(layer: Layer) -> list[Leaf]:
     if layer.custom:
         return [Leaf(role, f"vars/{n}") for n, role in enumerate(CUSTOM[layer.custom].weights)]
-    if layer.kind == "MultiHeadAttention":
+    if layer.kind == "SpectralNormalization":  # its first variable is the kernel of the layer inside
+        return [Leaf("vector_u", "vars/1", False)]
+    if layer.kind in ("MultiHeadAttention", "GroupQueryAttention"):
         names = ("kernel", "bias") if layer.config.get("use_bias", True) else ("kernel",)
-        parts = ("query", "key", "value", "output")
+        gate = ("gate",) if layer.config.get("use_gate") else ()
+        parts = ("query", "key", *gate, "value", "output")
         return [Leaf(f"{part}_{name}", f"{part}_dense/vars/{n}") for part in parts for n, name in enumerate(names)]
     folder = "cell/vars" if layer.kind in RNN else "vars"
     return [Leaf(role, f"{folder}/{n}", trained) for n, (role, trained) in enumerate(roles(layer.kind, layer.config))]
@@ -90,6 +99,7 @@ class Weights:
 
     def __init__(self, source: KerasFile, model: Model) -> None:
         self.store: Hdf5 = source.store
+        self._words = source.words
         self._legacy = source.legacy
         self._paths: dict[tuple[Layer, str], str] = {}
         self._faults: dict[Layer, Fault] = {}
@@ -98,6 +108,11 @@ class Weights:
                 self._bind(layer)
         else:
             self._find(model)
+
+    def words(self, layer: Layer) -> list[str] | None:
+        """A list of words that was learnt, or given as a file."""
+        found = self._words.get(layer.group.strip("/"))
+        return None if found is None else found.decode("utf-8", "replace").split("\n")
 
     def read(self, layer: Layer, role: str) -> Array:
         return self.store.array(self._path(layer, role))

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 
 from intaglio.errors import ModelError, UserError, quoted
-from intaglio.frontends.foreign import STRINGS
 from intaglio.frontends.onnx.faults import Problem
 from intaglio.frontends.onnx.names import Names, identifier
 from intaglio.frontends.onnx.pinning import Declared, bounded
@@ -16,9 +15,11 @@ from intaglio.frontends.tflite.signatures import choose
 from intaglio.frontends.tflite.walk import Walk, constant, type_quant
 from intaglio.ir.graph import Graph, Node, State, Value, needed_counts
 from intaglio.ir.spans import Dims, Shapes, named
-from intaglio.ir.types import DType, TensorType
+from intaglio.ir.strings import USUAL_BYTES
+from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ops.binary import Add
 from intaglio.ops.control import Copy
+from intaglio.ops.strings import TextTrim
 
 
 def load(
@@ -55,9 +56,8 @@ def _graph(walk: Walk, shapes: Shapes, name: str) -> tuple[Graph, list[str]]:
     for position, index in enumerate(main.inputs):
         tensor = main.tensors[index]
         origin = told[position]
-        if tensor.dtype is None:
-            what = f"the input {quoted(origin)} is not a tensor of numbers"
-            raise ModelError("unsupported-type", what, where=model.file, hint=STRINGS if tensor.kind == STRING else "")
+        if tensor.dtype is None and tensor.kind != STRING:
+            raise ModelError("unsupported-type", f"the input {quoted(origin)} is not a tensor of numbers", where=model.file)
         asked = left.pop(origin, None) or left.pop(f"in{position}", None)
         if asked is not None and asked != tensor.shape:
             fits = len(asked) == len(tensor.shape) and all(
@@ -75,9 +75,13 @@ def _graph(walk: Walk, shapes: Shapes, name: str) -> tuple[Graph, list[str]]:
                 raise UserError("bad-shape", f"the input {quoted(origin)} cannot be {list(asked)}", where=model.file)
             walk.pinned = True
         shape = tensor.shape if asked is None else asked
-        value = Value("", TensorType(tensor.dtype, shape, quant=type_quant(tensor.quant)), origin)
+        if tensor.dtype is None:  # strings, with room for the longest that any table has
+            value = Value("", TensorType(DType.U8, (*shape, max(USUAL_BYTES, _longest(model))), Layout.TEXT), origin)
+            given[index] = Value("", value.type, "")
+            walk.nodes.append(Node(TextTrim(), [value], [given[index]], f"{origin}_trimmed"))
+        else:
+            value = given[index] = Value("", TensorType(tensor.dtype, shape, quant=type_quant(tensor.quant)), origin)
         inputs.append(value)
-        given[index] = value
     if left:
         names = ", ".join(quoted(v.origin) for v in inputs)
         raise UserError("unknown-input", f"unknown input {quoted(next(iter(left)))}", where=model.file, hint=f"inputs: {names}")
@@ -95,6 +99,12 @@ def _graph(walk: Walk, shapes: Shapes, name: str) -> tuple[Graph, list[str]]:
     if walk.problems:
         return Graph("model"), notes
     return _finish(walk, model, inputs, values, name), [*notes, *walk.notes]
+
+
+def _longest(model: Model) -> int:
+    """Bytes of the longest constant string."""
+    constants = (t.data for graph in model.subgraphs for t in graph.tensors if t.kind == STRING and t.data is not None)
+    return max((len(word) for data in constants for word in data.reshape(-1)), default=0)
 
 
 def _tensors(main: Subgraph) -> list[tuple[int, Tensor]]:
@@ -127,7 +137,7 @@ def _finish(walk: Walk, model: Model, inputs: list[Value], values: dict[int, Val
         if values[index] in walk.cuts:
             shown = quoted(main.tensors[index].name)
             raise ModelError("unsupported-operator", f"the size of the output {shown} depends on data", where=model.file)
-        if main.tensors[index].dtype is None:
+        if main.tensors[index].dtype is None and values[index].type.layout is not Layout.TEXT:
             shown = quoted(main.tensors[index].name)
             raise ModelError("unsupported-type", f"the output {shown} is not a tensor of real numbers", where=model.file)
         outputs.append(_own(walk, values[index], produced, outputs))

@@ -10,6 +10,7 @@ import math
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -271,6 +272,8 @@ class _Reader:
             raw = np.frombuffer(self.bytes, np.uint8, size, start)
         else:
             return None
+        if kind == STRING:
+            return self._words(raw.tobytes(), shape, shown)
         if dtype is None:
             return None
         if kind == INT4:
@@ -288,6 +291,19 @@ class _Reader:
                 "bad-tensor",
             )
         return raw.view(dtype.numpy).reshape(shape)
+
+    def _words(self, raw: bytes, shape: tuple[int, ...], shown: str) -> Array:
+        """Strings as objects of bytes: their number, where each of them starts and the last ends, and they themselves."""
+        count = math.prod(shape)
+        places = np.frombuffer(raw[: len(raw) // 4 * 4], "<i4")[: count + 2].tolist()
+        starts = places[1:]
+        if len(places) != count + 2 or places[0] != count or starts[0] < 4 * (count + 2) or starts[-1] > len(raw):
+            raise bad(self.file, f"{shown} does not hold {count} strings", "bad-tensor")
+        if any(a > b for a, b in pairwise(starts)):
+            raise bad(self.file, f"{shown} has strings that end before they start", "bad-tensor")
+        words = np.empty(count, object)
+        words[:] = [raw[a:b] for a, b in pairwise(starts)]
+        return words.reshape(shape)
 
     def _dense(self, raw: Array, shape: tuple[int, ...], dtype: DType, shown: str, sparse: Any) -> Array:
         try:

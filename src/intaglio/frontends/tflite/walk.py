@@ -16,10 +16,11 @@ import numpy as np
 
 from intaglio.errors import ModelError, quoted
 from intaglio.frontends.discovery import add_rows
+from intaglio.frontends.foreign import STRINGS as STRINGS_HINT
 from intaglio.frontends.foreign import built_in_hint, tflite_hint
 from intaglio.frontends.onnx.faults import Fault, Problem
 from intaglio.frontends.onnx.names import identifier
-from intaglio.frontends.tflite.container import COMPLEX, Model, Operator, Quantisation, Subgraph, Tensor
+from intaglio.frontends.tflite.container import COMPLEX, STRING, Model, Operator, Quantisation, Subgraph, Tensor
 from intaglio.ir.graph import Array, Node, Value
 from intaglio.ir.sizes import Bounds, Size, Undecided, most, moves
 from intaglio.ir.types import DType, Quant, TensorType
@@ -31,6 +32,7 @@ LARGEST = 1 << 28  # elements of a tensor
 # What numpy says of numbers that a damaged file gives a row: a list that is too short, a length below 0, a scale that overflows.
 _DAMAGE = (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, MemoryError, FloatingPointError)
 _OF_COMPLEX = {"RESHAPE", "SQUEEZE", "EXPAND_DIMS", "REAL", "IMAG", "COMPLEX_ABS", "CAST"}
+_OF_STRINGS = {"HASHTABLE_FIND", "HASHTABLE_IMPORT"}
 Row = Callable[["TFLiteCall"], None]
 ROWS: dict[str, Row] = {}
 
@@ -59,12 +61,21 @@ class Variable:
         return self.now
 
 
+@dataclass(slots=True, eq=False)
+class Table:
+    """A table that the file fills before the first run; strings are objects of bytes."""
+
+    keys: Array | None = None
+    values: Array | None = None
+
+
 @dataclass(slots=True)
 class Walk:
     model: Model
     nodes: list[Node] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
+    tables: dict[str, Table] = field(default_factory=dict)
     states: list[tuple[Value, Value, Array | None]] = field(default_factory=list)
     extra_inputs: list[Value] = field(default_factory=list)
     active: list[int] = field(default_factory=list)  # subgraphs that are being run
@@ -93,6 +104,8 @@ class Walk:
         for operator in graph.operators:
             where = f"{self.model.file}, operator {operator.index + 1} of {len(graph.operators)}"
             try:
+                if operator.op not in _OF_STRINGS and any(i >= 0 and graph.tensors[i].kind == STRING for i in operator.inputs):
+                    raise Fault("unsupported-type", "this operator on strings is not supported", STRINGS_HINT)
                 if operator.op not in _OF_COMPLEX and any(i >= 0 and graph.tensors[i].kind == COMPLEX for i in operator.inputs):
                     raise Fault("unsupported-type", "this operator on complex numbers is not supported")
                 if operator.op.startswith("CUSTOM") and operator.op not in ROWS:

@@ -18,6 +18,7 @@ import numpy as np
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast
 from intaglio.frontends.discovery import add_rows
+from intaglio.frontends.fourier import Complex
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.program import Kind
 from intaglio.ir.graph import Array, Value
@@ -28,14 +29,6 @@ from intaglio.ops.base import Op, normal_axis, widen
 if TYPE_CHECKING:
     from intaglio.frontends.torch.program import NodeRecord
     from intaglio.frontends.torch.walk import Walk
-
-
-@dataclass(frozen=True, slots=True)
-class Complex:
-    """A tensor of complex numbers, as two of real ones."""
-
-    re: Value
-    im: Value
 
 
 Number = int | float | bool

@@ -26,24 +26,25 @@ FIXED = (
 
 
 def load(
-    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None, most: Mapping[str, int] | None = None
+    path: Path, *, dims: Dims, shapes: Shapes, name: str | None = None, most: Mapping[str, int] | None = None, random: str = "0"
 ) -> tuple[Graph, list[str]]:
-    """A graph with static shapes, and notes about what was assumed. `most`: the largest values of numbers that data gives."""
+    """A graph with static shapes, and notes about what was assumed. `most`: the largest values of numbers that data gives;
+    `random`: a seed, or `input`."""
     program = read_program(path)
     walk = Walk(program)
-    walk.most = most or {}
+    walk.most, walk.random = most or {}, random
     check_most(walk.most, _numbers(program.graph), program.file, "number that data gives (`.item()`)")
     inputs, outputs = _walked(walk, dims, shapes)
     walk.notes += unneeded(walk.most, walk.most_used, walk.most_possible, walk.found_size)
     states = walk.states()
     extra = [s.input for s in states]
-    return finish(walk, [*inputs, *extra], outputs, name or path.stem, states), walk.notes
+    return finish(walk, [*inputs, *walk.more_inputs, *extra], outputs, name or path.stem, states), walk.notes
 
 
 def _numbers(graph: GraphRecord) -> set[str]:
     """Whole numbers that nodes compute, and their symbols; what a node makes where they say how much."""
     found = {*graph.symbols, *graph.symbols.values()} - {""}
-    makers = [record for record in graph.calls if "repeat_interleave" in record.target]
+    makers = [record for record in graph.calls if "repeat_interleave" in record.target or "bincount" in record.target]
     found |= {name for record in makers for name in record.outputs if isinstance(name, str)}
     inner = [a for record in graph.calls for a in record.arguments.values() if isinstance(a, GraphRecord)]
     return found.union(*map(_numbers, inner))

@@ -34,6 +34,9 @@ class Ref:
     name: str
 
 
+COMPLEX = {9: DType.F16, 10: DType.F32, 11: DType.F64}  # element types of pairs, and of their parts
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """An element type, by torch's number for it."""

@@ -16,15 +16,16 @@ from intaglio.errors import ModelError, printable, quoted
 from intaglio.frontends.building import cast, expand, part, reshape
 from intaglio.frontends.discovery import import_rows
 from intaglio.frontends.emitting import MAX_FOLDED_BYTES, MAX_NODES, Emitter
+from intaglio.frontends.fourier import Complex
 from intaglio.frontends.onnx.faults import Fault, Problem, unsupported
-from intaglio.frontends.torch.call import TABLE, Answer, Complex, Item, TorchCall
+from intaglio.frontends.torch.call import TABLE, Answer, Item, TorchCall
 from intaglio.frontends.torch.labels import labels_of
 from intaglio.frontends.torch.program import Argument, GraphRecord, Meta, NodeRecord, Program, Ref
 from intaglio.ir.graph import Array, State, Value
 from intaglio.ir.sizes import Undecided
 from intaglio.ir.types import DType, TensorType
 from intaglio.ops.base import BadOperator
-from intaglio.ops.binary import Where
+from intaglio.ops.binary import Add, Where
 from intaglio.ops.index import Gather
 from intaglio.ops.move import Concat
 
@@ -123,6 +124,10 @@ class Walk(Emitter):
         self.pinned = False  # an input has another shape than in the file: declared shapes do not count
         self.place = ""
         self.visits = 0
+        self.random = "0"  # a seed, or `input`
+        self.random_run: Value | None = None  # the state that counts runs, where something is random
+        self.random_streams = 0
+        self.more_inputs: list[Value] = []
         self._started: Value | None = None
         self._weights: dict[int, Value] = {}
 
@@ -163,6 +168,10 @@ class Walk(Emitter):
             made.append(State(kept.entry, kept.storage.value, fill if uniform else 0))
         if self._started is not None:
             made.append(State(self._started, self.constant(np.asarray(True))))
+        if self.random_run is not None:
+            (after,) = self.emit(Add(), [self.random_run, self.scalar(1, DType.U32)])
+            after.origin = f"{self.random_run.origin}_next"
+            made.append(State(self.random_run, after))
         return made
 
     def look_up(self, name: str, scope: Scope) -> Item:

@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from intaglio.errors import quoted
-from intaglio.frontends.building import cast, reshape, transpose
+from intaglio.frontends.building import cast, expand, reshape, transpose
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.sizes import moves
 from intaglio.ir.types import DType
-from intaglio.ops.activation import Tanh
+from intaglio.ops.activation import Sigmoid, Tanh
 from intaglio.ops.binary import Add, GreaterEqual, Less, LogicalAnd, Mul, Sub, Where
 from intaglio.ops.matmul import MatMul
 from intaglio.ops.reduce import Reduce, Softmax
@@ -60,7 +60,7 @@ def _masked(call: KerasCall, scores: Value, far: float, mask: Value | None) -> V
     return scores
 
 
-@layer("MultiHeadAttention")
+@layer("MultiHeadAttention", "GroupQueryAttention")
 def multi_head(call: KerasCall) -> Result:
     named = [call.kwargs.get(n) for n in ("query", "value", "key")]
     placed = call.tensors()
@@ -76,20 +76,25 @@ def multi_head(call: KerasCall) -> Result:
     axes = call.option("attention_axes")
     if not (query.type.rank == value.type.rank == key.type.rank == 3) or axes not in (None, [1], 1):
         raise unsupported(f"attention over axes {axes} of {list(query.shape)} is not supported", "flatten to one axis")
-    if call.flag("use_gate"):
-        raise unsupported("`use_gate` is not supported")
-    heads, width = call.whole("num_heads"), call.whole("key_dim")
-    wide = width if call.option("value_dim") is None else call.whole("value_dim")
+    grouped = call.layer.kind == "GroupQueryAttention"
+    heads, width = (call.whole(n) for n in (("num_query_heads", "head_dim") if grouped else ("num_heads", "key_dim")))
+    groups = call.whole("num_key_value_heads") if grouped else heads
+    if groups < 1 or heads % groups:
+        raise Fault("bad-attribute", f"{heads} heads of the query are not a multiple of {groups}")
+    wide = width if grouped or call.option("value_dim") is None else call.whole("value_dim")
     window = None if call.option("sliding_window") is None else call.whole("sliding_window")
     q = _heads(call, query, "query", heads, width)
-    k = _heads(call, key, "key", heads, width)
-    v = _heads(call, value, "value", heads, wide)
+    k = _repeated(call, _heads(call, key, "key", groups, width), heads)
+    v = _repeated(call, _heads(call, value, "value", groups, wide), heads)
     scores = call.emit(MatMul(transpose_b=True), call.emit(Mul(), q, call.like(1 / math.sqrt(width), q)), k)
     scores = _hidden(call, scores, bool(call.kwargs.get("use_causal_mask")), window, mask if isinstance(mask, Value) else None)
     shares = call.emit(Softmax(3), scores)
     mixed = transpose(call, call.emit(MatMul(), shares, v), (0, 2, 1, 3))
     flat = reshape(call, mixed, (*query.shape[:2], heads * wide))
-    told = call.option("output_shape")
+    if call.flag("use_gate"):
+        gate = call.emit(Sigmoid(), _heads(call, query, "gate", heads, wide))
+        flat = call.emit(Mul(), flat, reshape(call, transpose(call, gate, (0, 2, 1, 3)), flat.shape))
+    told = None if grouped else call.option("output_shape")
     shape = [query.shape[-1]] if not told else [told] if type(told) is int else told
     if len(shape) != 1 or type(shape[0]) is not int:
         raise unsupported(f"`output_shape` is {quoted(str(told))}: only one axis is supported")
@@ -106,6 +111,15 @@ def _heads(call: KerasCall, x: Value, role: str, heads: int, width: int) -> Valu
     bias = None if bias is None else reshape(call, bias, (heads * width,))
     y = call.emit(MatMul(), x, w, bias)
     return transpose(call, reshape(call, y, (*x.shape[:2], heads, width)), (0, 2, 1, 3))
+
+
+def _repeated(call: KerasCall, x: Value, heads: int) -> Value:
+    """Each head for so many of the query that there are `heads`."""
+    b, groups, t, width = x.shape
+    if groups == heads:
+        return x
+    wider = expand(call, reshape(call, x, (b, groups, 1, t, width)), (b, groups, heads // groups, t, width))
+    return reshape(call, wider, (b, heads, t, width))
 
 
 @layer("Attention", "AdditiveAttention")

@@ -12,10 +12,11 @@ from intaglio.frontends.einsum import einsum
 from intaglio.frontends.keras import quantised
 from intaglio.frontends.keras.quantised import Quantised, quantised_of
 from intaglio.frontends.keras.rows.activation import activate
-from intaglio.frontends.keras.walk import KerasCall, Result, layer
+from intaglio.frontends.keras.walk import DTYPES, KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
+from intaglio.ops.activation import Tanh
 from intaglio.ops.binary import Add, Div, Equal, Mul
 from intaglio.ops.index import Gather
 from intaglio.ops.matmul import MatMul
@@ -26,6 +27,7 @@ from intaglio.ops.unary import LogicalNot
 @layer("Dense")
 def dense(call: KerasCall) -> Result:
     x, units = call.x, call.whole("units")
+    x = x if x.dtype.is_float else cast(call, x, call.dtype)
     if x.type.rank < 2:
         raise Fault("shape-mismatch", f"it takes at least two axes, got {list(x.shape)}")
     if call.option("lora_rank"):
@@ -88,6 +90,26 @@ def _kernel_shape(call: KerasCall, equation: str) -> tuple[tuple[int, ...], tupl
     return tuple(known[c] for c in weights), tuple(sorted(n for c, n in places.items() if c not in result))
 
 
+@layer("ReversibleEmbedding")
+def reversible(call: KerasCall) -> Result:
+    """The table, or with `reverse` how much a vector is like each of its rows."""
+    if not call.kwargs.get("reverse") and True not in call.args:
+        return embedding(call)
+    if quantised_of(call.config) is not None:
+        raise unsupported("a quantised `ReversibleEmbedding` is not supported", "save the model before it is quantised")
+    x, rows, columns = call.x, call.whole("input_dim"), call.whole("output_dim")
+    tied = call.flag("tie_weights", True)
+    to = x.dtype if call.option("reverse_dtype") is None else DTYPES.get(str(call.option("reverse_dtype")))
+    if to is None:
+        raise Fault("bad-attribute", f"`reverse_dtype` is {quoted(str(call.option('reverse_dtype')))}, which is not valid")
+    w = call.weight("embeddings", rows, columns) if tied else call.weight("reverse_embeddings", columns, rows)
+    y = call.emit(MatMul(transpose_b=tied), cast(call, x, to), cast(call, w, to))
+    if call.option("logit_soft_cap") is not None:
+        cap = call.number("logit_soft_cap", 1.0)
+        y = call.emit(Mul(), call.emit(Tanh(), call.emit(Div(), y, call.like(cap, y))), call.like(cap, y))
+    return y
+
+
 @layer("Embedding")
 def embedding(call: KerasCall) -> Result:
     x = call.x
@@ -115,18 +137,24 @@ def masking(call: KerasCall) -> Result:
     return y
 
 
+# Of images: these make whole numbers floats also when nothing else happens.
+_TO_FLOATS = (
+    "AugMix", "CutMix", "RandAugment", "RandomElasticTransform", "RandomErasing", "RandomFlip", "RandomGaussianBlur",
+    "RandomPerspective", "RandomRotation", "RandomSharpness", "RandomShear", "RandomTranslation", "RandomZoom", "Solarization",
+)  # fmt: skip
+
+
 @layer(
     "Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "GaussianDropout", "GaussianNoise", "AlphaDropout",
-    "ActivityRegularization", "Identity", "InputLayer", "RandomFlip", "RandomRotation", "RandomZoom", "RandomTranslation",
-    "RandomContrast", "RandomBrightness", "RandomCrop", "StochasticDepth",
+    "ActivityRegularization", "Identity", "InputLayer", "RandomContrast", "RandomBrightness", "StochasticDepth", "Equalization",
+    "MaxNumBoundingBoxes", "MixUp", "RandomColorDegeneration", "RandomColorJitter", "RandomGrayscale", "RandomHue", "RandomInvert",
+    "RandomPosterization", "RandomSaturation", *_TO_FLOATS,
 )  # fmt: skip
 def nothing(call: KerasCall) -> Result:
     """Only training makes a difference."""
-    if call.layer.kind == "RandomCrop":
-        raise unsupported("it resizes its input when the model is used, which is not supported")
     if call.kwargs.get("training") is True and call.layer.kind not in ("Identity", "InputLayer", "ActivityRegularization"):
         raise unsupported("it is called with `training=True`, so its result is random", "call it without `training`")
-    return call.x
+    return cast(call, call.x, call.dtype) if call.layer.kind in _TO_FLOATS else call.x
 
 
 @layer("Rescaling")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from intaglio.frontends.building import concat, reshape, transpose
+from intaglio.frontends.building import cast, concat, reshape, transpose
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.ir.graph import Value
@@ -22,6 +22,13 @@ _PAIRS = {
 }
 
 
+def _alike(call: KerasCall) -> list[Value]:
+    """Whole numbers become floats beside floats."""
+    values = call.tensors()
+    to = next((v.dtype for v in values if v.dtype.is_float), None)
+    return values if to is None else [v if v.dtype.is_float else cast(call, v, to) for v in values]
+
+
 def _aligned(call: KerasCall, values: list[Value]) -> list[Value]:
     """Tensors of fewer axes get theirs after the batch, as Keras does it."""
     rank = max(v.type.rank for v in values)
@@ -30,7 +37,7 @@ def _aligned(call: KerasCall, values: list[Value]) -> list[Value]:
 
 @layer(*_PAIRS)
 def merge(call: KerasCall) -> Result:
-    values = _aligned(call, call.tensors())
+    values = _aligned(call, _alike(call))
     kind = call.layer.kind
     if len(values) < 2 or (kind == "Subtract" and len(values) != 2):
         raise Fault("bad-graph", f"it is called with {len(values)} tensors")
@@ -42,7 +49,7 @@ def merge(call: KerasCall) -> Result:
 
 @layer("Concatenate")
 def concatenate(call: KerasCall) -> Result:
-    values = call.tensors()
+    values = _alike(call)
     return concat(call, values, normal_axis(call.whole("axis", -1), values[0].type.rank))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from intaglio.frontends.building import cast, reshape
+from intaglio.frontends.adaptive import adapted
+from intaglio.frontends.building import cast, reshape, transpose
 from intaglio.frontends.keras.rows.convolution import flat, on_planes, spatial, window_pads
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import unsupported
@@ -34,6 +35,20 @@ def pooling(call: KerasCall) -> Result:
         return call.emit(kind(size, strides, pads, (1,) * count, layout), image)
 
     return on_planes(call, x, count, made)
+
+
+@layer(
+    "AdaptiveAveragePooling1D", "AdaptiveAveragePooling2D", "AdaptiveAveragePooling3D", "AdaptiveMaxPooling1D",
+    "AdaptiveMaxPooling2D", "AdaptiveMaxPooling3D",
+)  # fmt: skip
+def adaptive_pooling(call: KerasCall) -> Result:
+    """Windows as PyTorch takes them, whatever the backend."""
+    count, x = int(call.layer.kind[-2]), call.x
+    spatial(call, x, count)
+    out, last = call.wholes("output_size", count), x.type.rank - 1
+    turned = x if call.channels_first else transpose(call, x, (0, last, *range(1, last)))
+    y = adapted(call, turned, out, "Max" in call.layer.kind)
+    return y if call.channels_first else transpose(call, y, (0, *range(2, last + 1), 1))
 
 
 @layer(

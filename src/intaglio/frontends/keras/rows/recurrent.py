@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from intaglio.errors import quoted
-from intaglio.frontends.building import part, reshape
+from intaglio.frontends.building import cast, part, reshape
 from intaglio.frontends.keras.config import Layer
 from intaglio.frontends.keras.rows.activation import activation_name, hard_sigmoid
 from intaglio.frontends.keras.rows.masks import packed, unpacked
@@ -52,11 +52,15 @@ def _weights(call: KerasCall, gates: int, features: int, order: tuple[int, ...])
     recurrent = turned(call.array("recurrent_kernel", units, gates * units))
     both = np.zeros((2, gates * units), kernel.dtype)
     if call.flag("use_bias", True):
-        double = call.layer.kind == "GRU" and _reset_after(call)
+        double = _kind(call) == "GRU" and _reset_after(call)
         bias = call.array("bias", 2, gates * units) if double else call.array("bias", gates * units)[None]
         for n, row in enumerate(bias):
             both[n] = row.reshape(gates, units)[list(order)].reshape(-1)
     return kernel, recurrent, both.reshape(-1)
+
+
+def _kind(call: KerasCall) -> str:
+    return call.layer.kind.removesuffix("Cell")
 
 
 def _reset_after(call: KerasCall) -> bool:
@@ -67,8 +71,8 @@ def _operator(call: KerasCall, direction: str) -> tuple[Recurrent, int, tuple[in
     """The operator of one direction, the number of its gates and their order."""
     units = call.whole("units")
     main = _activation(call, "activation", "tanh")
-    gate = _activation(call, "recurrent_activation", "sigmoid") if call.layer.kind != "SimpleRNN" else main
-    match call.layer.kind:
+    gate = _activation(call, "recurrent_activation", "sigmoid") if _kind(call) != "SimpleRNN" else main
+    match _kind(call):
         case "LSTM":
             return _made(Lstm, units, direction, (gate, main, main)), 4, _LSTM_GATES
         case "GRU":
@@ -139,6 +143,62 @@ def recurrent(call: KerasCall) -> Result:
     if mask is not None and call.flag("zero_output_for_mask") and not call.flag("return_sequences"):
         raise unsupported("`zero_output_for_mask` without `return_sequences` is not supported")
     return [first, *states] if call.flag("return_state") else first
+
+
+@layer("LSTMCell", "GRUCell", "SimpleRNNCell")
+def one_step(call: KerasCall) -> Result:
+    """A cell that is called itself: one step, from states that it is given."""
+    x, *states = call.tensors()
+    if x.type.rank != 2:
+        raise Fault("shape-mismatch", f"it takes [batch, features], got {list(x.shape)}")
+    told = call.kwargs.get("states") or []
+    states += [v for v in (told if isinstance(told, list) else [told]) if isinstance(v, Value)]
+    given = [reshape(call, x, (x.shape[0], 1, x.shape[1])), *states]
+    _, ends = run_one(KerasCall(call.walk, call.layer, given, {}), in_order=True)
+    return [ends[0], *ends]
+
+
+@layer("RNN")
+def stacked(call: KerasCall) -> Result:
+    """Cells one above the other: each runs over the whole sequence that the one below gives."""
+    if not call.layer.inner:
+        raise unsupported("it runs a cell that is not one of Keras's own", "use `LSTMCell`, `GRUCell` or `SimpleRNNCell`")
+    ends: list[Value] = []
+    given = [*call.tensors()[1:], *_flat(call.kwargs.get("initial_state"))]
+    y, states = call.x, list[Value]()
+    for cell in call.layer.inner:
+        if cell.foreign or not cell.kind.endswith("Cell"):
+            raise unsupported(cell.foreign or f"a stacked cell of class {quoted(cell.kind)} is not supported")
+        count = 2 if cell.kind == "LSTMCell" else 1
+        own, given = given[:count], given[count:]
+        y, ends = run_one(KerasCall(call.walk, cell, [y, *own], {}), in_order=False)
+        states += ends
+    if given:
+        raise Fault("shape-mismatch", f"it is given {len(given)} states too many")
+    first = y if call.flag("return_sequences") else ends[0]
+    return [first, *states] if call.flag("return_state") else first
+
+
+def _flat(item: Any) -> list[Value]:
+    """Tensors of nested lists."""
+    if isinstance(item, Value):
+        return [item]
+    return [v for part_ in item for v in _flat(part_)] if isinstance(item, list) else []
+
+
+@layer("SpectralNormalization")
+def spectral(call: KerasCall) -> Result:
+    """Only training changes the kernel of the layer inside."""
+    if call.kwargs.get("training") is True:
+        raise unsupported("it is called with `training=True`, which changes its kernel", "call it without `training`")
+    made = call.walk.apply(call.layer.inner[0], [call.x], {}, call.walk.emitter.source)
+    if made is None:
+        raise unsupported("the layer inside it is not supported")
+    results = [cast(call, y, call.x.dtype) for y in made]
+    for y in results:  # what becomes of a mask depends on the version of Keras
+        if call.walk.masks.pop(y, None) is not None:
+            call.walk.unclear.add(y)
+    return results
 
 
 @layer("Bidirectional")

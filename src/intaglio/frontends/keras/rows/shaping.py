@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from intaglio.errors import quoted
-from intaglio.frontends.building import expand, one_factor, other_elements, padded, reshape, resolved_shape, transpose
+from intaglio.frontends.building import expand, one_factor, other_elements, padded, part, reshape, resolved_shape, transpose
 from intaglio.frontends.keras.rows.convolution import spatial
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
@@ -126,11 +126,42 @@ def upsampling(call: KerasCall) -> Result:
     return resized(call, x, sizes, call.option("interpolation", "nearest"))
 
 
+def _of_ratio(sizes: tuple[int, ...], wanted: tuple[int, ...]) -> list[int]:
+    """How high an image would be for its width, and how wide for its height."""
+    if min(wanted) < 1:
+        raise Fault("bad-attribute", f"it makes an image of {list(wanted)}")
+    if moves(sizes):
+        raise unsupported("keeping the aspect ratio of an image whose size the caller says is not supported", "give it a size")
+    return [int(float(sizes[1 - n] * wanted[n]) / wanted[1 - n]) for n in (0, 1)]
+
+
+def cut_to_ratio(call: KerasCall, x: Value, wanted: tuple[int, ...]) -> Value:
+    """The middle of the image, of the shape that is asked for."""
+    sizes, first = spatial(call, x, 2), 2 if call.channels_first else 1
+    for n, (size, keep) in enumerate(zip(sizes, _of_ratio(sizes, wanted), strict=True)):
+        keep = max(min(size, keep), 1)
+        x = part(call, x, first + n, int(float(size - keep) / 2), keep)
+    return x
+
+
+def _filled_to_ratio(call: KerasCall, x: Value, wanted: tuple[int, ...]) -> Value:
+    """`fill_value` on two sides, as many rows or columns on both."""
+    if call.option("fill_mode", "constant") != "constant":
+        raise Fault("bad-attribute", f"`fill_mode` is {quoted(str(call.option('fill_mode')))}, which is not valid")
+    sizes, first, rank = spatial(call, x, 2), 2 if call.channels_first else 1, x.type.rank
+    pads = [0] * (2 * rank)
+    for n, (size, all_) in enumerate(zip(sizes, _of_ratio(sizes, wanted), strict=True)):
+        pads[first + n] = pads[rank + first + n] = int(float(max(size, all_) - size) / 2)
+    return padded(call, x, pads, "constant", call.number("fill_value", 0.0))
+
+
 @layer("Resizing")
 def resizing(call: KerasCall) -> Result:
     x = call.x
     spatial(call, x, 2)
-    if call.flag("crop_to_aspect_ratio") or call.flag("pad_to_aspect_ratio"):
-        raise unsupported("keeping the aspect ratio is not supported", "use crop or padding layers")
     sizes = (call.whole("height"), call.whole("width"))
+    if call.flag("crop_to_aspect_ratio"):
+        x = cut_to_ratio(call, x, sizes)
+    elif call.flag("pad_to_aspect_ratio"):
+        x = _filled_to_ratio(call, x, sizes)
     return resized(call, x, sizes, call.option("interpolation", "bilinear"), call.flag("antialias"))

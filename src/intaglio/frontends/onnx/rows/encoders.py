@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from intaglio.frontends.building import cast, reshape, unsqueeze
+from intaglio.frontends.lookup import first_match, matches
 from intaglio.frontends.onnx.call import Answer, Item, OnnxCall, Texts, importer, of_strings, texts
 from intaglio.frontends.onnx.classes import ML
 from intaglio.frontends.onnx.faults import Fault, unsupported
@@ -14,7 +15,7 @@ from intaglio.frontends.onnx.rows.strings import find, place_of
 from intaglio.frontends.onnx.tensors import STRING
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.types import DType
-from intaglio.ops.binary import Equal, LogicalAnd, LogicalOr, Where
+from intaglio.ops.binary import LogicalAnd, LogicalOr, Where
 from intaglio.ops.control import AssertTrue
 from intaglio.ops.index import Gather
 from intaglio.ops.reduce import ArgReduce, Reduce
@@ -23,38 +24,20 @@ from intaglio.ops.unary import IsNan
 Listed = Array | list[str]
 
 
-def _matches(call: OnnxCall, x: Value, keys: Array) -> Value:
-    """bool[..., keys]: which key each element is."""
-    return call.emit(Equal(), unsqueeze(call, x, len(x.shape)), call.constant(keys.astype(x.dtype.numpy), x.dtype))
-
-
-def _first(call: OnnxCall, hits: Value) -> tuple[Value, Value]:
-    """Along the last axis, the place of the first key that matches, and whether one does."""
-    last = len(hits.shape) - 1
-    which = call.emit(ArgReduce("max", last, False), cast(call, hits, DType.I32))
-    return which, call.emit(Reduce("any", (last,), False), hits)
-
-
-def place_of_number(call: OnnxCall, x: Value, keys: Array) -> Value:
-    """Which key each number is, by its place in the list; as many as there are where it is none."""
-    which, known = _first(call, _matches(call, x, keys))
-    return call.emit(Where(), known, which, call.constant(np.asarray(len(keys), np.int64)))
-
-
 @importer("OneHotEncoder", domain=ML)
 def one_hot_encoder(call: OnnxCall) -> Answer:
     x = call.value(0)
     if call.texts("cats_strings"):
         raise unsupported("`OneHotEncoder` has categories that are strings, and its input is numbers", "give it strings")
     wide = cast(call, x, DType.I64) if x.dtype.is_float else x
-    return _one_hot(call, _matches(call, wide, np.array(call.ints("cats_int64s") or [], np.int64)))
+    return _one_hot(call, matches(call, wide, np.array(call.ints("cats_int64s") or [], np.int64)))
 
 
 @of_strings("OneHotEncoder", domain=ML)
 def one_hot_of_strings(call: OnnxCall) -> Answer:
     categories = call.texts("cats_strings") or []
     place = place_of(call, call.strings(0), categories)
-    return _one_hot(call, _matches(call, place, np.arange(len(categories))))
+    return _one_hot(call, matches(call, place, np.arange(len(categories))))
 
 
 def _one_hot(call: OnnxCall, hot: Value) -> Value:
@@ -116,11 +99,11 @@ def label_encoder(call: OnnxCall) -> Answer:
     if isinstance(keys, list):
         raise unsupported("`LabelEncoder` has keys that are strings, and its input is numbers", "give it strings")
     x, default = call.value(0), _default(call, values)
-    hits = _matches(call, x, keys)
+    hits = matches(call, x, keys)
     if call.version >= 4 and keys.dtype.kind == "f" and np.isnan(keys).any():
         missing = call.emit(IsNan(), unsqueeze(call, x, len(x.shape)))
         hits = call.emit(LogicalOr(), hits, call.emit(LogicalAnd(), missing, call.constant(np.isnan(keys))))
-    which, known = _first(call, hits)
+    which, known = first_match(call, hits)
     if isinstance(values, list):
         none = call.constant(np.asarray(len(values), np.int64))
         return _words(call, call.emit(Where(), known, which, none), [*values, str(default)])
@@ -156,7 +139,7 @@ def category_mapper(call: OnnxCall) -> Answer:
     if len(words) != len(numbers) or not words:
         raise Fault("bad-attribute", f"`CategoryMapper` has {len(words)} strings and {len(numbers)} numbers")
     x, last = call.value(0), len(call.value(0).shape)
-    hits = _matches(call, x, numbers)
+    hits = matches(call, x, numbers)
     which = call.emit(ArgReduce("max", last, False), cast(call, hits, DType.I32))
     none = call.constant(np.asarray(len(words), np.int64))
     which = call.emit(Where(), call.emit(Reduce("any", (last,), False), hits), which, none)

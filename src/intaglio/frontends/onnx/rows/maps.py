@@ -14,10 +14,10 @@ import numpy as np
 
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, concat, part, reshape
+from intaglio.frontends.lookup import place_of_number
 from intaglio.frontends.onnx.call import Answer, Entries, Item, OnnxCall, Texts, importer, texts
 from intaglio.frontends.onnx.classes import ML
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.onnx.rows.encoders import place_of_number
 from intaglio.frontends.onnx.rows.strings import place_of, widened
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType

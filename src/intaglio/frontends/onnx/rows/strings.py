@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from intaglio.frontends.building import cast, concat, padded, reshape
+from intaglio.frontends.lookup import in_order
 from intaglio.frontends.onnx.call import TABLE, Answer, Item, OnnxCall, Texts, importer, of_strings, texts
 from intaglio.frontends.onnx.classes import ML
 from intaglio.frontends.onnx.faults import Fault, unsupported
@@ -101,11 +102,8 @@ def regex_full_match(call: OnnxCall) -> Answer:
 
 def find(call: OnnxCall, x: Value, keys: Sequence[str]) -> tuple[Value, Array]:
     """Which of the keys each string is, in sorted order, -1 where none; and the order: the first of equal keys counts."""
-    encoded = [key.encode("utf-8") for key in keys]
-    first = {key: n for n, key in reversed(list(enumerate(encoded)))}
-    order = [first[key] for key in sorted(first)]
-    table = call.words([keys[n] for n in order])
-    return call.emit(TextFind(), x, table.value), np.array(order, np.int64)
+    words, order = in_order(keys)
+    return call.emit(TextFind(), x, call.words(words).value), order
 
 
 def place_of(call: OnnxCall, x: Value, keys: Sequence[str]) -> Value:

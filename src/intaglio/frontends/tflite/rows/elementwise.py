@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from intaglio.frontends import building
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.tflite.container import Quantisation
 from intaglio.frontends.tflite.rows.activation import activate, bounds
@@ -50,7 +51,6 @@ from intaglio.ops.quantised_tables import QSoftmax16
 from intaglio.ops.reduce import LogSoftmax, Reduce, Softmax
 from intaglio.ops.unary import (  # fmt: skip
     Abs,
-    Atan,
     Ceil,
     Cos,
     Exp,
@@ -375,14 +375,7 @@ def add_n(call: TFLiteCall) -> None:
 
 @importer("ATAN2")
 def atan2(call: TFLiteCall) -> None:
-    """The arc tangent of the quotient, turned by half a circle on the left side; of two zeros: 0."""
-    y, x = call.value(0), call.value(1)
-    zero, half = constant(np.asarray(0.0, np.float32)), constant(np.asarray(np.pi, np.float32))
-    turn = call.emit(Where(), call.emit(Less(), y, zero), call.emit(Neg(), half), half)
-    angle = call.emit(Atan(), call.emit(Div(), y, x))
-    turned = call.emit(Where(), call.emit(Less(), x, zero), call.emit(Add(), angle, turn), angle)
-    nothing = call.emit(LogicalAnd(), call.emit(Equal(), x, zero), call.emit(Equal(), y, zero))
-    call.give(call.emit(Where(), nothing, zero, turned))
+    call.give(building.atan2(call, call.value(0), call.value(1)))
 
 
 @importer("LOCAL_RESPONSE_NORMALIZATION")

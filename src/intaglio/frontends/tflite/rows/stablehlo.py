@@ -128,7 +128,7 @@ def dot_general(call: TFLiteCall) -> None:
 def gather(call: TFLiteCall) -> None:
     offset, collapsed, start_map = (_ints(call, name) for name in ("OffsetDims", "CollapsedSliceDims", "StartIndexMap"))
     axis, sizes = int(call.options.IndexVectorDim()), _ints(call, "SliceSizes")
-    call.give(stablehlo.gather(call, call.value(0), call.value(1), offset, collapsed, start_map, axis, sizes))
+    call.give(stablehlo_places.gather(call, call.value(0), call.value(1), offset, collapsed, start_map, axis, sizes))
 
 
 def _body(call: TFLiteCall, index: int) -> Subgraph:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 
+from intaglio.frontends import building
 from intaglio.frontends.building import cast, expand, part, reshape
+from intaglio.frontends.fourier import Complex
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
+from intaglio.frontends.torch.program import COMPLEX, Kind
 from intaglio.frontends.torch.rows.found import found_axes
 from intaglio.ir.graph import Value
 from intaglio.ir.types import DType
@@ -340,13 +343,7 @@ def power(call: TorchCall) -> Answer:
 @row("atan2", "arctan2")
 def atan2(call: TorchCall) -> Answer:
     y, x = (call.floats(v) for v in call.operands("self", "other"))
-    zero, pi = call.like(0, x), call.like(math.pi, x)
-    angle = call.emit(Atan(), call.emit(Div(), y, x))
-    below = call.emit(Less(), y, zero)
-    turned = call.emit(Where(), below, call.emit(Sub(), angle, pi), call.emit(Add(), angle, pi))
-    angle = call.emit(Where(), call.emit(Less(), x, zero), turned, angle)
-    still = call.emit(LogicalAnd(), call.emit(Equal(), x, zero), call.emit(Equal(), y, zero))
-    return call.emit(Where(), still, zero, angle)
+    return building.atan2(call, y, x)
 
 
 @row("hypot")
@@ -457,7 +454,10 @@ def masked_fill(call: TorchCall) -> Answer:
 
 @row("to", "_to_copy", "type_as", "float", "double", "half", "int", "long", "bool")
 def to(call: TorchCall) -> Answer:
-    x = call.first()
+    x, kind = call.first(), call.get("dtype")
+    if isinstance(kind, Kind) and kind.code in COMPLEX:
+        wide = cast(call, x, COMPLEX[kind.code])
+        return Complex(wide, call.emit(Mul(), wide, call.like(0.0, wide)))
     dtype = call.dtype() if call.op in ("to", "_to_copy") else call.tensor("other").dtype if call.op == "type_as" else None
     if dtype is None and isinstance(call.get("other"), Value):
         dtype = call.tensor("other").dtype

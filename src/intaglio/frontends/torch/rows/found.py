@@ -3,6 +3,7 @@
 nonzero(x), where(c)     the places where it is not zero
 x[mask], masked_select   what stands there
 unique, unique_dim       each element, or each row, once
+bincount, histc          how many of each number, or in each interval
 item(x)                  a size, where the program or `--max` bounds it (`torch._check(n <= 64)`); else a number
 """
 
@@ -12,7 +13,7 @@ import math
 
 import numpy as np
 
-from intaglio.frontends.building import cast, expand, part, reshape, transpose
+from intaglio.frontends.building import cast, concat, expand, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.names import identifier
 from intaglio.frontends.torch.call import Answer, TorchCall, row
@@ -20,12 +21,13 @@ from intaglio.ir.graph import Value
 from intaglio.ir.sizes import MOST_COMBINATIONS, Size, least, most
 from intaglio.ir.types import DType, broadcast_shapes
 from intaglio.ops.base import widen
-from intaglio.ops.binary import Equal, Less, LessEqual, Max, Min, Sub, Where
+from intaglio.ops.binary import Add, Div, Equal, Less, LessEqual, LogicalAnd, Max, Min, Mul, Sub, Where
 from intaglio.ops.control import AssertTrue
 from intaglio.ops.found import Unique
-from intaglio.ops.index import Gather
+from intaglio.ops.index import Gather, ScatterNd
 from intaglio.ops.reduce import Cumsum, Reduce
 from intaglio.ops.sizes import Iota
+from intaglio.ops.unary import Floor, LogicalNot
 
 
 def count_name(call: TorchCall) -> str:
@@ -101,10 +103,87 @@ def unique(call: TorchCall) -> Answer:
     return [y, inverse if call.flag("return_inverse") else None, numbers if call.flag("return_counts") else None]
 
 
-@row("unique_consecutive", "unique_dim_consecutive", "bincount", "histc")
-def sized_by_data(call: TorchCall) -> Answer:
-    raise unsupported("the shape of the result depends on data in a way that is not supported",
-                      "use `torch.unique`, or leave this part of the model to the application")  # fmt: skip
+@row("unique_consecutive", "unique_dim_consecutive")
+def unique_consecutive(call: TorchCall) -> Answer:
+    """Elements, or rows along `dim`, that differ from the one before; which of them each is; how many are alike."""
+    x = call.first()
+    axis = None if call.get("dim") is None else call.dim("dim", len(x.shape))
+    order = [] if axis is None else [axis, *(a for a in range(len(x.shape)) if a != axis)]
+    moved = reshape(call, x, (x.type.elements,)) if axis is None else transpose(call, x, order)
+    n = moved.shape[0]
+    if least(n) < 1:
+        raise unsupported(f"`{call.op}` of no elements is not supported")
+    rows = reshape(call, moved, (n, math.prod(moved.shape[1:])))
+    same = call.emit(Equal(), part(call, rows, 0, 1, n - 1), part(call, rows, 0, 0, n - 1))
+    other = call.emit(LogicalNot(), call.emit(Reduce("all", (1,), False), same))
+    fresh = concat(call, [call.constant(np.ones(1, np.bool_)), other], 0)
+    (at,) = found_axes(call, fresh)
+    y = call.emit(Gather(0), moved, at)
+    y = y if axis is None else transpose(call, y, [order.index(a) for a in range(len(order))])
+    which = call.emit(Sub(), call.emit(Cumsum(0), cast(call, fresh, DType.I64)), call.constant(np.asarray(1, np.int64)))
+    inverse = counts = None
+    if call.flag("return_inverse"):
+        inverse = reshape(call, which, x.shape) if axis is None else which
+    if call.flag("return_counts"):
+        ones = expand(call, call.constant(np.ones(1, np.int64)), (n,))
+        room = call.emit(Mul(), which, call.constant(np.asarray(0, np.int64)))
+        every = call.emit(ScatterNd("add"), room, reshape(call, which, (n, 1)), ones)
+        counts = call.emit(Gather(0), every, call.emit(Gather(0), which, at))
+    return [y, inverse, counts]
+
+
+@row("bincount")
+def bincount(call: TorchCall) -> Answer:
+    """How often each number is there, or the sum of its weights: comparisons with all of them, and a sum."""
+    x, weights, at_least = call.first(), call.maybe("weights"), call.integer("minlength", 0)
+    name = next((o for o in call.record.outputs if isinstance(o, str)), call.record.name)
+    if name not in call.walk.most or least(x.type.elements) < 1:
+        raise unsupported("how many bins `bincount` gives depends on data, and nothing bounds it",
+                          f"give the largest number with `--max {name}=N`")  # fmt: skip
+    call.walk.most_used.add(name)
+    room = max(call.walk.most[name], at_least)
+    ids = cast(call, x, DType.I64)
+    lowest, highest = (call.emit(Reduce(kind, (0,), False), ids) for kind in ("min", "max"))
+    highest = call.emit(Min(), highest, call.typed(room, DType.I64))  # one more is still too many
+    needed = call.emit(Max(), call.emit(Add(), highest, call.typed(1, DType.I64)), call.typed(at_least, DType.I64))
+    needed = call.emit(Where(), call.emit(Less(), lowest, call.typed(0, DType.I64)), call.typed(-1, DType.I64), needed)
+    size = call.walk.as_size(identifier(name, "bins"), needed, at_least, room)
+    call.bounded(most(size) * most(x.type.elements))
+    bins = reshape(call, call.emit(Iota(size, 0, 1, DType.I64)), (1, size))
+    return _counted(call, call.emit(Equal(), reshape(call, ids, (x.type.elements, 1)), bins), weights)
+
+
+def _counted(call: TorchCall, there: Value, weights: Value | None) -> Value:
+    """The number of those that are true in each column, or the sum of their weights."""
+    if weights is None:
+        return call.emit(Reduce("sum", (0,), False), cast(call, there, DType.I64))
+    to = DType.F32 if weights.dtype is DType.F32 else DType.F64
+    column = cast(call, reshape(call, weights, (weights.type.elements, 1)), to)
+    return call.emit(Reduce("sum", (0,), False), call.emit(Where(), there, column, call.like(0.0, column)))
+
+
+@row("histc")
+def histc(call: TorchCall) -> Answer:
+    """How many numbers lie in each of `bins` intervals between two bounds, or between the least and the largest."""
+    x, bins = call.first(), call.integer("bins", 100)
+    low, high = call.real("min", 0.0), call.real("max", 0.0)
+    n = x.type.elements
+    if bins < 1 or low > high or not x.dtype.is_float or least(n) < 1:
+        raise Fault("bad-attribute", f"`histc` of {bins} bins from {low} to {high} is not valid")
+    call.bounded(most(n) * bins)
+    flat = reshape(call, x, (n,))
+    if low < high:
+        first, last = call.like(low, flat), call.like(high, flat)
+    else:
+        first, last = (call.emit(Reduce(kind, (0,), False), flat) for kind in ("min", "max"))
+        alike, one = call.emit(Equal(), first, last), call.like(1.0, flat)
+        first, last = (call.emit(Where(), alike, call.emit(o, v, one), v) for o, v in ((Sub(), first), (Add(), last)))
+    inside = call.emit(LogicalAnd(), call.emit(LessEqual(), first, flat), call.emit(LessEqual(), flat, last))
+    steps = call.emit(Mul(), call.emit(Sub(), flat, first), call.like(bins, flat))
+    place = call.emit(Min(), call.emit(Div(), steps, call.emit(Sub(), last, first)), call.like(bins - 1, flat))
+    place = call.emit(Floor(), call.emit(Where(), inside, place, call.like(-1.0, flat)))
+    there = call.emit(Equal(), reshape(call, place, (n, 1)), call.constant(np.arange(bins).astype(np.float32), flat.dtype))
+    return cast(call, _counted(call, there, None), x.dtype)
 
 
 def repeated_places(call: TorchCall, counts: Value, rows: int) -> Value:

@@ -105,12 +105,6 @@ def window(call: TorchCall) -> Answer:
     return _made(call, data, call.dtype() or DType.F32)
 
 
-@row("rand", "randn", "rand_like", "randn_like", "randint", "bernoulli", "normal", "uniform", "randperm", "multinomial",
-     "normal_functional", "exponential")  # fmt: skip
-def random(call: TorchCall) -> Answer:
-    raise unsupported("the model draws random numbers", "give them as an input; export with `model.eval()`")
-
-
 @row("cartesian_prod", "combinations")
 def pairs(call: TorchCall) -> Answer:
     if call.op == "combinations":

@@ -20,6 +20,7 @@ from intaglio.ops.move import Slice, Tile, Trilu
 from intaglio.ops.reduce import Reduce
 from intaglio.ops.sample import Col2Im
 from intaglio.ops.sizes import Iota
+from intaglio.ops.small import BitCast
 
 
 @row("view", "reshape", "_unsafe_view", "_reshape_alias", "view_as", "reshape_as", "unflatten", "flatten", "view_copy")
@@ -41,7 +42,10 @@ def view(call: TorchCall) -> Answer:
             sizes = [x.shape[axis] // max(known, 1) if n == -1 else n for n in sizes]
         return reshape(call, x, (*x.shape[:axis], *sizes, *x.shape[axis + 1 :]))
     if "dtype" in call.arguments:
-        raise unsupported("a view of the bits as another type is not supported")
+        to = call.dtype()
+        if to is None or to.bytes != x.dtype.bytes or DType.BOOL in (to, x.dtype):
+            raise unsupported("a view of the bits as a type of another size is not supported")
+        return x if to is x.dtype else call.emit(BitCast(to), x)
     wanted = call.ints("size") if "size" in call.arguments else call.ints("shape")
     return reshape(call, x, resolved_shape(call, x, wanted, allow_zero=True))
 

@@ -9,16 +9,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from intaglio.frontends.building import concat, part, reshape, transpose
+from intaglio.frontends.building import concat, padded, part, reshape
+from intaglio.frontends.fourier import Complex, from_half, spectrum, waves, whole
 from intaglio.frontends.onnx.faults import Fault, unsupported
-from intaglio.frontends.torch.call import TABLE, Answer, Complex, Item, TorchCall, row
+from intaglio.frontends.torch.call import TABLE, Answer, Item, TorchCall, row
 from intaglio.ir.graph import Array, Value
+from intaglio.ir.sizes import whole as whole_of
 from intaglio.ir.types import DType
 from intaglio.ops.base import Op
-from intaglio.ops.binary import Add, Div, Mul, Sub
+from intaglio.ops.binary import Add, Div, Less, Mul, Sub, Where
 from intaglio.ops.conv import Conv
-from intaglio.ops.matmul import MatMul
-from intaglio.ops.unary import Cos, Neg, Sin, Sqrt
+from intaglio.ops.unary import Cos, IsNan, Neg, Sin, Sqrt
 
 MOVING = {
     "view", "reshape", "flatten", "squeeze", "unsqueeze", "unflatten", "permute", "transpose", "t", "slice", "select", "narrow",
@@ -31,6 +32,8 @@ def complex_answer(call: TorchCall) -> Answer:
     """An operator one of whose operands is complex."""
     if call.op in MATHS:
         return MATHS[call.op](call)
+    if call.op in (*FORTH, *BACK, "_fft_c2c"):
+        return transform(call)
     if call.op not in MOVING:
         raise unsupported(
             f"`{call.op}` of complex numbers is not supported", "take the magnitude, or real and imaginary parts, first"
@@ -106,13 +109,32 @@ MATHS: dict[str, Callable[[TorchCall], Answer]] = {
     "abs": _abs, "view_as_real": _pairs, "real": lambda call: _first(call).re, "imag": lambda call: _first(call).im,
     "angle": lambda call: call.again("atan2", self=_first(call).im, other=_first(call).re), "mul": _product, "div": _product,
     "add": _sum, "sub": _sum, "conj": _conj, "_conj": _conj, "conj_physical": _conj, "_conj_physical": _conj,
-    "resolve_conj": _first, "resolve_neg": _first, "fft_irfft": lambda call: inverse(call), "_fft_c2r": lambda call: inverse(call),
+    "resolve_conj": _first, "resolve_neg": _first, "to": _first, "_to_copy": _first,
 }  # fmt: skip
 
 
-@row("view_as_real", "imag", "angle", "conj_physical", "_conj_physical")
+@row("view_as_real", "imag")
 def of_reals(call: TorchCall) -> Answer:
-    raise unsupported(f"`{call.op}` of real numbers is not supported")
+    raise unsupported(f"PyTorch has no `{call.op}` of real numbers", "export the model again")
+
+
+@row("_neg_view")
+def negated(call: TorchCall) -> Answer:
+    """The imaginary part of what was turned by `conj`."""
+    return call.emit(Neg(), call.first())
+
+
+@row("conj_physical", "_conj_physical")
+def itself(call: TorchCall) -> Answer:
+    return call.first()
+
+
+@row("angle")
+def angle(call: TorchCall) -> Answer:
+    """Of real numbers: half a circle where they are below 0."""
+    x = call.floats(call.first())
+    turned = call.emit(Where(), call.emit(Less(), x, call.like(0.0, x)), call.like(math.pi, x), call.like(0.0, x))
+    return call.emit(Where(), call.emit(IsNan(), x), x, turned)
 
 
 @row("complex", "polar", "view_as_complex")
@@ -131,71 +153,86 @@ def made(call: TorchCall) -> Answer:
 
 
 def _waves(call: TorchCall, n: int, bins: int) -> Array:
-    """[2 * bins, n]: cosines, then negative sines."""
     call.bounded(2 * n * bins)
-    angle = 2 * math.pi * ((np.arange(bins)[:, None] * np.arange(n)[None, :]) % n) / n
-    return np.concatenate([np.cos(angle), -np.sin(angle)])
+    return waves(n, bins)
 
 
-def _factor(call: TorchCall, n: int, *, back: bool = False) -> float:
+FORTH = ("fft_fft", "fft_rfft", "fft_ihfft", "fft_fft2", "fft_rfft2", "fft_fftn", "fft_rfftn", "_fft_r2c")
+BACK = ("fft_ifft", "fft_irfft", "fft_hfft", "fft_ifft2", "fft_irfft2", "fft_ifftn", "fft_irfftn", "_fft_c2r")
+
+
+def _axes(call: TorchCall, x: Value, real: bool) -> tuple[list[int], list[int]]:
+    """The axes, and how many elements each has, in the numbers that are not waves; `real`: the last of them becomes real."""
+    rank = len(x.shape)
+    told = call.get("s") if call.op.endswith(("2", "n")) else [call.integer("n")] if call.get("n") is not None else None
+    sizes = [whole_of(n) for n in told] if isinstance(told, list) else None
+    dims = call.maybe_ints("dim")
+    if dims is None:
+        dims = [-1] if not call.op.endswith(("2", "n")) else [-2, -1] if call.op.endswith("2") else []
+    if not dims:
+        dims = list(range(rank))[-len(sizes) if sizes else 0 :]
+    axes = [call.axis(d, rank) for d in dims]
+    usual = [x.shape[a] for a in axes]
+    if real:
+        usual[-1] = call.integer("last_dim_size", 2 * (usual[-1] - 1))
+    sizes = usual if sizes is None else [u if n == -1 else n for n, u in zip(sizes, usual, strict=True)]
+    if not 1 <= len(axes) <= 3 or len(set(axes)) != len(axes) or min(sizes) < 1:
+        raise unsupported(f"`{call.op}` of {list(x.shape)} along {dims} is not supported")
+    for n in sizes:
+        call.bounded(4 * n * n)
+    return axes, sizes
+
+
+def _scale(call: TorchCall, sizes: list[int], back: bool) -> float:
     """`normalization` by number, or `norm` by name."""
-    norm = call.text("norm")
+    n, norm = math.prod(sizes), call.text("norm")
     kind = call.integer("normalization", 2 if back else 0)
     if norm or "normalization" not in call.arguments:
         kind = {"ortho": 1, "": 2 if back else 0, "backward": 2 if back else 0, "forward": 0 if back else 2}[norm]
     return {0: 1.0, 1: 1 / math.sqrt(n), 2: 1 / n}[kind]
 
 
-def _axis(call: TorchCall, rank: int) -> int:
-    dims = call.maybe_ints("dim") or [-1]
-    if len(dims) != 1:
-        raise unsupported(f"`{call.op}` along several axes is not supported")
-    return call.axis(dims[0], rank)
+def _fitted(call: TorchCall, x: Value, axis: int, size: int) -> Value:
+    """As many elements as are asked for: cut, or with zeros behind."""
+    pads = [0] * (2 * len(x.shape))
+    pads[len(x.shape) + axis] = size - x.shape[axis]
+    return padded(call, x, pads)
 
 
-@row("fft_rfft", "fft_fft", "_fft_r2c")
-def forward(call: TorchCall) -> Answer:
-    x = call.floats(call.first())
-    rank = len(x.shape)
-    axis = _axis(call, rank)
-    n = call.integer("n", x.shape[axis])
-    if n < 1:
-        raise Fault("bad-attribute", f"`{call.op}` of {n} elements is not valid")
-    if n > x.shape[axis]:
-        raise unsupported(f"`{call.op}` of {n} elements out of {x.shape[axis]} is not supported", "pad it first")
-    x = part(call, x, axis, 0, n)
-    bins = n if call.op == "fft_fft" or not call.flag("onesided", True) else n // 2 + 1
-    order = [*[a for a in range(rank) if a != axis], axis]
-    waves = call.constant(_waves(call, n, bins) * _factor(call, n), x.dtype)
-    y = call.emit(MatMul(transpose_b=True), _matrix(call, transpose(call, x, order)), waves)
-    y = reshape(call, y, (*[x.shape[a] for a in order[:-1]], 2 * bins))
-    back = [order.index(a) for a in range(rank)]
-    return Complex(*[transpose(call, part(call, y, rank - 1, k * bins, bins), back) for k in (0, 1)])
+@row(*FORTH, *BACK, "_fft_c2c")
+def transform(call: TorchCall) -> Answer:
+    """Along one axis after the other; where one side is real, that is the last axis."""
+    given = call.get("self")
+    x = given if isinstance(given, Complex) else call.floats(call.first())
+    back = not call.flag("forward") if call.op == "_fft_c2c" else call.op in BACK
+    reverse = call.op in ("fft_hfft", "fft_ihfft")  # with the other sign, and the other way to normalise
+    real = call.op in ("_fft_c2r", "fft_hfft") or "irfft" in call.op
+    axes, sizes = _axes(call, x.re if isinstance(x, Complex) else x, real)
+    factor = _scale(call, sizes, back != reverse)
+    parts: tuple[Value, ...] = (x.re, x.im) if isinstance(x, Complex) else (x,)
+    for axis, size in zip(axes, sizes, strict=True):
+        bins = size // 2 + 1 if real and axis == axes[-1] else size
+        parts = tuple(_fitted(call, v, axis, bins) for v in parts)
+    if real:
+        y = Complex(parts[0], parts[1] if len(parts) > 1 else call.emit(Mul(), parts[0], call.like(0.0, parts[0])))
+        y = _turned(call, y) if reverse else y
+        for axis, size in zip(axes[:-1], sizes[:-1], strict=True):
+            y = whole(call, y, axis, size, True)
+        return from_half(call, y, axes[-1], sizes[-1], factor)
+    if len(parts) == 1:
+        half = "rfft" in call.op or call.op == "fft_ihfft" or (call.op == "_fft_r2c" and call.flag("onesided", True))
+        y = spectrum(call, parts[0], axes[-1], sizes[-1], sizes[-1] // 2 + 1 if half else sizes[-1], factor)
+        y = _turned(call, y) if back or reverse else y
+        axes, sizes, factor = axes[:-1], sizes[:-1], 1.0
+    else:
+        y = Complex(*parts)
+    for axis, size in zip(axes, sizes, strict=True):
+        y, factor = whole(call, y, axis, size, back, factor), 1.0
+    return y
 
 
-def _matrix(call: TorchCall, x: Value) -> Value:
-    return reshape(call, x, (1, *x.shape)) if len(x.shape) == 1 else x
-
-
-@row("fft_irfft", "_fft_c2r")
-def inverse(call: TorchCall) -> Answer:
-    x = _first(call)
-    rank = len(x.re.shape)
-    axis = _axis(call, rank)
-    bins = x.re.shape[axis]
-    n = call.integer("last_dim_size", 2 * (bins - 1)) if call.op == "_fft_c2r" else call.integer("n", 2 * (bins - 1))
-    if n // 2 + 1 != bins:
-        raise unsupported(f"`{call.op}` of {bins} bins to {n} elements is not supported")
-    twice = np.full(bins, 2.0)
-    twice[0] = 1
-    if n % 2 == 0:
-        twice[-1] = 1
-    waves = _waves(call, n, bins) * np.tile(twice, 2)[:, None] * _factor(call, n, back=True)
-    order = [*[a for a in range(rank) if a != axis], axis]
-    both = concat(call, [transpose(call, v, order) for v in (x.re, x.im)], rank - 1)
-    y = call.emit(MatMul(), _matrix(call, both), call.constant(waves, x.re.dtype))
-    y = reshape(call, y, (*[x.re.shape[a] for a in order[:-1]], n))
-    return transpose(call, y, [order.index(a) for a in range(rank)])
+def _turned(call: TorchCall, x: Complex) -> Complex:
+    return Complex(x.re, call.emit(Neg(), x.im))
 
 
 @row("stft")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from intaglio.frontends.building import concat, part, reshape, transpose
+from intaglio.frontends.adaptive import adapted
+from intaglio.frontends.building import reshape, transpose
 from intaglio.frontends.onnx.faults import Fault
 from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
@@ -15,9 +16,7 @@ from intaglio.ir.types import Shape
 from intaglio.ops.base import Op
 from intaglio.ops.binary import Add, Mul, Sub
 from intaglio.ops.conv import Conv, ConvTranspose
-from intaglio.ops.matmul import MatMul
 from intaglio.ops.pool import AveragePool, LpPool, MaxPool, MaxPoolIndices
-from intaglio.ops.reduce import Reduce
 from intaglio.ops.sample import MaxUnpool
 
 
@@ -165,7 +164,7 @@ def adaptive_pool(call: TorchCall) -> Answer:
         out = [x.shape[2 + i] if n is None else int(n) for i, n in enumerate(sizes)]
         if len(out) != rank or min(out) < 1 or max(out) > 1 << 16:
             raise Fault("bad-attribute", f"`{call.op}` to {out} is not valid")
-        return _adapted(call, x, out, highest)
+        return adapted(call, x, out, highest)
 
     answer = batched(call, call.first(), rank, pooled)
     if highest:
@@ -173,33 +172,6 @@ def adaptive_pool(call: TorchCall) -> Answer:
             raise Fault("unsupported-operator", f"the indices of `{call.op}` are not supported", "use `max_pool` with a kernel")
         return [answer, None]
     return answer
-
-
-def _adapted(call: TorchCall, x: Value, out: Sequence[int], highest: bool) -> Value:
-    spatial, rank = x.shape[2:], len(out)
-    if all(n == 1 for n in out):
-        return call.emit(Reduce("max" if highest else "mean", tuple(range(2, 2 + rank)), True), x)
-    if all(n % o == 0 for n, o in zip(spatial, out, strict=True)):
-        kernel = tuple(n // o for n, o in zip(spatial, out, strict=True))
-        if set(kernel) == {1}:
-            return x
-        fields = (kernel, kernel, (0,) * (2 * rank), (1,) * rank)
-        return call.emit(MaxPool(*fields) if highest else AveragePool(*fields), x)
-    for i, count in enumerate(out):  # windows of several sizes: one axis after the other
-        axis, n = 2 + i, x.shape[2 + i]
-        spans = [(k * n // count, -(-(k + 1) * n // count)) for k in range(count)]
-        if highest:
-            x = concat(call, [call.emit(Reduce("max", (axis,), True), part(call, x, axis, a, b - a)) for a, b in spans], axis)
-            continue
-        call.bounded(n * count)
-        weights = np.zeros((n, count))
-        for k, (a, b) in enumerate(spans):
-            weights[a:b, k] = 1 / (b - a)
-        last = len(x.shape) - 1
-        order = [*[d for d in range(last + 1) if d != axis], axis]
-        y = call.emit(MatMul(), transpose(call, x, order), call.constant(weights, x.dtype))
-        x = transpose(call, y, [order.index(d) for d in range(last + 1)])
-    return x
 
 
 @row("max_unpool2d", "max_unpool3d")
