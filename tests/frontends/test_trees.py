@@ -154,3 +154,17 @@ def test_two_classes_with_opposite_weights_have_the_label_of_onnx_runtime(tmp_pa
     wanted, results = both(ml_model("TreeEnsembleClassifier", x, ["label", "p"], classlabels_int64s=[0, 1], **fields), x, tmp_path)
     np.testing.assert_array_equal(results[0], wanted[0])
     np.testing.assert_array_equal(results[1], wanted[1])
+
+
+def test_a_base_value_of_a_target_that_no_leaf_may_name_is_refused(tmp_path: Path) -> None:
+    """ONNX Runtime gives 0 there."""
+    rng = np.random.default_rng(3)
+    x = features(rng, 8)
+    for base, right in (([1.0, 0.0], True), ([1.0, 2.0], False)):
+        proto = ml_model("TreeEnsembleRegressor", x, ["y"], n_targets=2, **attributes(rng, "target", (0,)), base_values=base)
+        if right:
+            wanted, results = both(proto, x, tmp_path)
+            np.testing.assert_array_equal(results[0], wanted[0])
+        else:
+            with pytest.raises(ModelError, match="base values of targets that no leaf may name"):
+                load(saved(proto, tmp_path))

@@ -112,6 +112,18 @@ class Forest:
             pending.pop()
         self.roots.append(places[root])
 
+    def certain(self) -> set[int]:
+        """The targets to which every row adds something."""
+        leaves = [{target for target, _ in leaf} for leaf in self.leaves]
+        below: list[set[int]] = []
+
+        def at(place: int) -> set[int]:
+            return below[place] if place >= 0 else leaves[-1 - place]
+
+        for left, right in self.children:
+            below.append(at(left) & at(right))
+        return set().union(*(at(root) for root in self.roots))
+
     def tables(self, base: Sequence[float]) -> list[Array]:
         """The operands of `tree_ensemble` behind x."""
         kind = self.dtype.numpy

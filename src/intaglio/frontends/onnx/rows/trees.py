@@ -33,6 +33,9 @@ def _emit(call: OnnxCall, forest: Forest, x: Value, base: Sequence[float], targe
                     "give the input its shape with `--shape`")  # fmt: skip
     if any(not 0 <= target < targets for leaf in forest.leaves for target, _ in leaf):
         raise Fault("bad-attribute", f"a leaf names a target that the model does not have (0 to {targets - 1})", _DAMAGED)
+    if targets > 1 and any(base) and not {n for n, value in enumerate(base) if value} <= forest.certain():
+        raise unsupported("base values of targets that no leaf may name are not supported: ONNX Runtime leaves them out there, and "
+                          "ONNX adds them", "add them behind the trees, with `Add`")  # fmt: skip
     return call.emit(TreeEnsemble(targets, aggregate), x, *[call.constant(a) for a in forest.tables(base)])
 
 
