@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn import ensemble, neighbors, neural_network, preprocessing, tree
+from sklearn import compose, ensemble, neighbors, neural_network, preprocessing, tree
 from sklearn.pipeline import make_pipeline
 
 from frontends.test_sklearn import data, holes, results
 from intaglio.errors import ModelError
 from intaglio.frontends.objects import save_object
+from intaglio.frontends.onnx import load
+from intaglio.ir.strings import encoded
+from intaglio.ops.evaluate import evaluate_graph
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("skl2onnx") is None, reason="skl2onnx is not installed"),
@@ -100,6 +103,39 @@ def test_categories_of_the_example_stay_categories(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(0, 4, (60, 3)).astype(np.float32)
     notes: list[str] = []
     save_object(preprocessing.OneHotEncoder(handle_unknown="ignore").fit(x), (x,), tmp_path, notes.append)
+
+
+CITIES = np.array([["Rome", "x"], ["Oslo", "y"], ["Bern", "x"], ["Oslo", "x"]] * 10, dtype=object)
+
+
+@pytest.mark.parametrize("kind", [object, str])
+def test_a_table_of_strings_is_an_input_of_strings(kind: type, tmp_path: Path) -> None:
+    y = np.arange(len(CITIES)) % 4 // 2
+    model = make_pipeline(preprocessing.OneHotEncoder(handle_unknown="ignore"), tree.DecisionTreeClassifier()).fit(CITIES, y)
+    graph, _ = load(save_object(model, (CITIES[:4].astype(kind),), tmp_path))
+    (given,) = graph.inputs
+    found = evaluate_graph(graph, {given.name: encoded(CITIES[:4].astype(str), given.type.shape[-1])})
+    np.testing.assert_array_equal(found[graph.outputs[0].name], model.predict(CITIES[:4]))
+
+
+def test_a_table_with_names_has_an_input_for_each_column(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    x, y = data(2)
+    table = pandas.DataFrame({"a": x[:, 0], "long name": x[:, 1], "city": CITIES[:, 0].repeat(25)})
+    parts = [("n", preprocessing.StandardScaler(), ["a", "long name"]), ("c", preprocessing.OneHotEncoder(), ["city"])]
+    model = make_pipeline(compose.ColumnTransformer(parts), tree.DecisionTreeClassifier(max_depth=4)).fit(table, y)
+    graph, _ = load(save_object(model, (table[:4],), tmp_path))
+    assert [value.name for value in graph.inputs] == ["a", "long_name", "city"]
+    columns = [*(table[name][:4].to_numpy().reshape(4, 1) for name in ("a", "long name"))]
+    columns.append(encoded(table["city"][:4].to_numpy(str).reshape(4, 1), graph.inputs[2].type.shape[-1]))
+    found = evaluate_graph(graph, {value.name: array for value, array in zip(graph.inputs, columns, strict=True)})
+    np.testing.assert_array_equal(found[graph.outputs[0].name], model.predict(table[:4]))
+
+
+def test_a_table_of_mixed_objects_is_refused(tmp_path: Path) -> None:
+    model = preprocessing.OneHotEncoder().fit(CITIES)
+    with pytest.raises(ModelError, match=r"does not convert the model|something else|other rows"):
+        save_object(model, (np.array([["Rome", 1.0]], dtype=object),), tmp_path)
 
 
 def test_another_type_of_the_example_is_noted(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from intaglio.errors import ModelError, ToolError, UserError, quoted
-from intaglio.frontends.converted import check_converted
+from intaglio.frontends.converted import check_converted, has_columns, has_strings
 from intaglio.frontends.forests import converters
+from intaglio.ir.strings import is_text
 
 FRAMEWORKS = ("xgboost", "lightgbm", "catboost", "sklearn")  # a model of the first three may be one of scikit-learn too
 _OPSETS = {"": 18, "ai.onnx.ml": 3}
@@ -34,18 +35,20 @@ def save_object(
         made = _of_maps(model, note)
     else:
         rows, columns = _shape(model, example_inputs)
-        made = _of_catboost(model, path) if framework == "catboost" else _converted(model, framework, columns)
         given: Any = example_inputs[0] if example_inputs else None
+        made = _of_catboost(model, path) if framework == "catboost" else _converted(model, framework, columns, given)
         unchanged = copy.deepcopy(made)
         _without_strings(unchanged, lambda _: None)
         check_converted(model, framework, unchanged, given, _EXTRA.get(framework, ("CatBoost", ""))[0], note)
         for output in made.graph.output:
             output.type.tensor_type.ClearField("shape")  # of any number of rows
-        if given is not None and str(given.dtype) not in ("float32", *_WHOLE):
-            note(f"features are f32: give such arrays, `X.astype(\"float32\")`, not {given.dtype}")
-        made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = rows
-        if example_inputs and (kind := _WHOLE.get(str(getattr(example_inputs[0], "dtype", "")))):
-            _cast_input(made, kind)
+        for one in made.graph.input:
+            one.type.tensor_type.shape.dim[0].dim_value = rows
+        kind = str(getattr(given, "dtype", "float32"))
+        if kind in _WHOLE:
+            _cast_input(made, _WHOLE[kind])
+        elif kind != "float32" and not has_strings(given):
+            note(f"features are f32: give such arrays, `X.astype(\"float32\")`, not {kind}")
     _without_strings(made, note)
     path.write_bytes(made.SerializeToString())
 
@@ -90,15 +93,23 @@ def _of_catboost(model: Any, path: Path) -> Any:
     return made
 
 
-def _converted(model: Any, framework: str, columns: int) -> Any:
+def _converted(model: Any, framework: str, columns: int, given: Any) -> Any:
     tool, _ = _EXTRA[framework]
     converter = _needed(tool, framework)
     types = importlib.import_module("skl2onnx.common.data_types" if tool == "skl2onnx" else "onnxmltools.convert.common.data_types")
     inputs = [("x", types.FloatTensorType([None, columns]))]  # some converters write constants as long as a batch that is known
+    if framework == "sklearn" and has_columns(given):
+        inputs = [(str(name), _column(types, given[name].to_numpy())) for name in given.columns]
+    elif framework == "sklearn" and has_strings(given):
+        inputs = [("x", types.StringTensorType([None, columns]))]
     if framework == "sklearn":
         return _tried(tool, lambda: _with_plain_scores(converter, model, inputs))
     convert = getattr(converter, f"convert_{framework}")
     return _tried(tool, lambda: convert(model, initial_types=inputs, target_opset=15))
+
+
+def _column(types: Any, column: Any) -> Any:
+    return types.StringTensorType([None, 1]) if is_text(column) else types.FloatTensorType([None, 1])
 
 
 def _with_plain_scores(converter: Any, model: Any, inputs: list[Any]) -> Any:

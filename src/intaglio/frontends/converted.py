@@ -22,7 +22,8 @@ import numpy as np
 
 from intaglio.errors import ModelError
 from intaglio.frontends.onnx import load
-from intaglio.ir.graph import Array, Graph
+from intaglio.ir.graph import Array, Graph, Value
+from intaglio.ir.strings import encoded, is_text
 from intaglio.ops.base import BadOperator
 from intaglio.ops.evaluate import evaluate_graph
 
@@ -47,11 +48,9 @@ class Wanted:
 def check_converted(model: Any, framework: str, made: Any, example: Any, tool: str, note: Callable[[str], None]) -> None:
     """`made`: the ONNX model, for any number of rows."""
     graph = _graph(made)
-    source = np.random.default_rng(0)
-    example = None if not isinstance(example, np.ndarray) or example.ndim != 2 else np.asarray(example, np.float32)
-    for kind, rows in _rows(made, example, graph.inputs[0].type.shape[1], source):
-        if kind == "of whole numbers" and "Neighbors" in type(model).__name__:
-            continue  # distances are equal there, and any of the neighbours is right
+    several = has_columns(example) or has_strings(example)
+    complete = getattr(getattr(example, "dtype", None), "kind", "") != "f" or bool(np.isfinite(example).all())
+    for kind, rows, feeds in _mixed(graph, example) if several else _tables(model, made, graph, example):
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
@@ -59,11 +58,11 @@ def check_converted(model: Any, framework: str, made: Any, example: Any, tool: s
         except Exception:  # the object does not take such rows
             continue
         try:
-            found = evaluate_graph(graph, {graph.inputs[0].name: rows})
+            found = evaluate_graph(graph, feeds)
         except BadOperator as error:  # a size that it was not converted for
             raise ModelError("cannot-export", f"`{tool}` converts the model to one for other rows: {error}", hint=_HINT) from None
         lost = _lost(wanted, [found[value.name] for value in graph.outputs])
-        if lost and kind == MISSING and (example is None or np.isfinite(example).all()):
+        if lost and kind == MISSING and complete:
             note(f"rows {MISSING} give other results than the object's: the converter does not know where these go")
         elif lost:
             what = f"`{tool}` converts the model to something else: {lost} {kind}"
@@ -73,13 +72,61 @@ def check_converted(model: Any, framework: str, made: Any, example: Any, tool: s
 def _graph(made: Any) -> Graph:
     onnx = importlib.import_module("onnx")
     several = copy.deepcopy(made)
-    several.graph.input[0].type.tensor_type.shape.dim[0].dim_value = ROWS
+    for given in several.graph.input:
+        given.type.tensor_type.shape.dim[0].dim_value = ROWS
     for output in several.graph.output:
         output.type.tensor_type.ClearField("shape")
     with tempfile.TemporaryDirectory(prefix="intaglio-") as folder:
         path = Path(folder) / "converted.onnx"
         onnx.save(several, path)
         return load(path)[0]
+
+
+# Rows -------------------------------------------------------------------------------------------------------------------------
+
+
+def has_columns(example: Any) -> bool:
+    """Is it a table with names and types of its columns, as those of pandas?"""
+    return hasattr(example, "columns") and hasattr(example, "dtypes")
+
+
+def has_strings(example: Any) -> bool:
+    if not isinstance(example, np.ndarray) or example.ndim != 2 or not is_text(example):
+        return False
+    return all(isinstance(one, (str, bytes)) for one in example.reshape(-1).tolist())
+
+
+Rows = Iterator[tuple[str, Any, dict[str, Array]]]  # their kind, as the object takes them, as the graph does
+
+
+def _mixed(graph: Graph, example: Any) -> Rows:
+    """Of the example, and with each column in another order. Other strings than these are nobody's."""
+    source = np.random.default_rng(0)
+    same = np.arange(ROWS) % max(1, len(example))
+    for kind in ("of the example", "with columns of the example"):
+        order = [same if kind == "of the example" else source.permutation(same) for _ in range(example.shape[1])]
+        if has_columns(example):
+            columns = {name: example[name].to_numpy()[at] for name, at in zip(example.columns, order, strict=True)}
+            rows = type(example)(columns)
+            arrays = {str(name): column.reshape(-1, 1) for name, column in columns.items()}
+        else:
+            rows = np.stack([example[at, n] for n, at in enumerate(order)], axis=1)
+            arrays = {graph.inputs[0].name: rows}
+        fed = zip(graph.inputs, arrays.values(), strict=True)  # in the order of the columns; names may be cleaner
+        yield kind, rows, {value.name: _fed(array, value) for value, array in fed}
+
+
+def _fed(array: Array, value: Value) -> Array:
+    return encoded(array, value.type.shape[-1]) if is_text(array) else array.astype(np.float32)
+
+
+def _tables(model: Any, made: Any, graph: Graph, example: Any) -> Rows:
+    source = np.random.default_rng(0)
+    known = isinstance(example, np.ndarray) and example.ndim == 2 and example.dtype.kind in "fiub"
+    numbers = np.asarray(example, np.float32) if known else None
+    for kind, rows in _rows(made, numbers, graph.inputs[0].type.shape[1], source):
+        if kind != "of whole numbers" or "Neighbors" not in type(model).__name__:  # neighbours at equal distances are all right
+            yield kind, rows, {graph.inputs[0].name: rows}
 
 
 def _rows(made: Any, example: Array | None, columns: int, source: np.random.Generator) -> Iterator[tuple[str, Array]]:
