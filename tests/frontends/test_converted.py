@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn import compose, ensemble, neighbors, neural_network, preprocessing, tree
+from sklearn import compose, ensemble, linear_model, neighbors, neural_network, preprocessing, tree
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.pipeline import make_pipeline
 
 from frontends.test_sklearn import data, holes, results
@@ -130,6 +131,27 @@ def test_a_table_with_names_has_an_input_for_each_column(tmp_path: Path) -> None
     columns.append(encoded(table["city"][:4].to_numpy(str).reshape(4, 1), graph.inputs[2].type.shape[-1]))
     found = evaluate_graph(graph, {value.name: array for value, array in zip(graph.inputs, columns, strict=True)})
     np.testing.assert_array_equal(found[graph.outputs[0].name], model.predict(table[:4]))
+
+
+TEXTS = ["red green blue", "Blue blue", "green tea, and red wine", "tea time", "wine and blue"] * 4
+
+
+@pytest.mark.parametrize("kind", [list, np.array])
+def test_texts_are_counted_as_the_library_counts_them(kind: Any, tmp_path: Path) -> None:
+    model = make_pipeline(TfidfVectorizer(ngram_range=(1, 2)), linear_model.LogisticRegression()).fit(TEXTS, [0, 1, 0, 1, 1] * 4)
+    graph, _ = load(save_object(model, (kind(TEXTS[:5]),), tmp_path))
+    (given,) = graph.inputs
+    found = evaluate_graph(graph, {given.name: encoded(np.array(TEXTS[:5]).reshape(-1, 1), given.type.shape[-1])})
+    np.testing.assert_array_equal(found[graph.outputs[0].name], model.predict(TEXTS[:5]))
+    np.testing.assert_allclose(found[graph.outputs[1].name], model.predict_proba(TEXTS[:5]), rtol=0, atol=1e-5)
+
+
+def test_words_of_one_letter_between_others_are_refused(tmp_path: Path) -> None:
+    """scikit-learn leaves them out before it makes pairs of words; the converter does not."""
+    texts = [text.replace("and", "a") for text in TEXTS]
+    model = make_pipeline(TfidfVectorizer(ngram_range=(1, 2)), linear_model.LogisticRegression()).fit(texts, [0, 1, 0, 1, 1] * 4)
+    with pytest.raises(ModelError, match="`predict_proba` differs"):
+        save_object(model, (texts[:5],), tmp_path)
 
 
 def test_a_table_of_mixed_objects_is_refused(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from onnx import TensorProto, helper
 import intaglio
 from intaglio.errors import ModelError, UserError
 from intaglio.frontends.onnx import load
+from intaglio.ir.strings import decoded, encoded
+from intaglio.ops.evaluate import evaluate_graph
 from intaglio.run.package import Package
 from support.commands import Intaglio
 from support.onnx_models import BOOL, FLOAT, INT64, ints, model, node, saved, value
@@ -88,6 +90,29 @@ def test_a_string_that_is_too_long_is_told(text_package: Package) -> None:
     with pytest.raises(UserError, match="has 17 bytes, at most 16 fit") as caught:
         text_package.run({**INPUTS, "s": words(*["x" * 17] * 6)})
     assert "--max s=N" in caught.value.hint
+
+
+def tokenized(made: Any, folder: Path) -> Path:
+    contributed = [helper.make_opsetid("com.microsoft", 1)]
+    return saved(model([made], [value("x", [3], STRING)], [value("y", None, STRING)], opsets=contributed), folder)
+
+
+@pytest.mark.parametrize("pad", ["#", "none"])
+@pytest.mark.parametrize("tokens", ["[a-zA-Z0-9_]+", r"\w+", "[a-c]+"])
+def test_words_are_those_of_the_tokenizer_of_onnx_runtime(tokens: str, pad: str, tmp_path: Path) -> None:
+    made = node("Tokenizer", "x", "y", mark=0, mincharnum=1, pad_value=pad, tokenexp=tokens, domain="com.microsoft")
+    path = tokenized(made, tmp_path)
+    given = np.array(["red, green; blue_1", "  é tea été ", "x"])
+    (wanted,) = onnxruntime.InferenceSession(str(path)).run(None, {"x": given.astype(object)})
+    graph, _ = load(path)
+    found = evaluate_graph(graph, {"x": encoded(given, graph.inputs[0].type.shape[-1])})
+    assert decoded(found[graph.outputs[0].name]).tolist() == wanted.tolist()
+
+
+def test_a_tokenizer_by_another_expression_is_refused(tmp_path: Path) -> None:
+    made = node("Tokenizer", "x", "y", mark=0, mincharnum=1, pad_value="#", tokenexp="a|b", domain="com.microsoft")
+    with pytest.raises(ModelError, match="a set of ASCII characters"):
+        load(tokenized(made, tmp_path))
 
 
 def test_words_are_normalised(tmp_path: Path) -> None:

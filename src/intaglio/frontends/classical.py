@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from intaglio.errors import ModelError, ToolError, UserError, quoted
 from intaglio.frontends.converted import check_converted, has_columns, has_strings
 from intaglio.frontends.forests import converters
@@ -34,8 +36,10 @@ def save_object(
     if framework == "sklearn" and _takes_maps(model):
         made = _of_maps(model, note)
     else:
-        rows, columns = _shape(model, example_inputs)
         given: Any = example_inputs[0] if example_inputs else None
+        if isinstance(given, list) and given and all(isinstance(one, str) for one in given):
+            given = np.array(given)
+        rows, columns = _shape(model, example_inputs if given is None else (given, *(example_inputs or ())[1:]))
         made = _of_catboost(model, path) if framework == "catboost" else _converted(model, framework, columns, given)
         unchanged = copy.deepcopy(made)
         _without_strings(unchanged, lambda _: None)
@@ -125,6 +129,8 @@ def _shape(model: Any, example_inputs: tuple[object, ...] | None) -> tuple[int, 
     """Rows and columns of the features: those of the example, or one row."""
     if example_inputs:
         shape = tuple(int(n) for n in getattr(example_inputs[0], "shape", ()))
+        if len(shape) == 1 and has_strings(example_inputs[0]):  # a text a row
+            shape = (*shape, 1)
         if len(example_inputs) != 1 or len(shape) != 2:
             hint = "for instance `example_inputs=(X[:1],)`"
             raise UserError("bad-option", "`example_inputs` must be one table of features, with rows and columns", hint=hint)

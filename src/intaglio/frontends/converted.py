@@ -91,7 +91,8 @@ def has_columns(example: Any) -> bool:
 
 
 def has_strings(example: Any) -> bool:
-    if not isinstance(example, np.ndarray) or example.ndim != 2 or not is_text(example):
+    """A table of strings, or one text a row."""
+    if not isinstance(example, np.ndarray) or example.ndim not in (1, 2) or not is_text(example):
         return False
     return all(isinstance(one, (str, bytes)) for one in example.reshape(-1).tolist())
 
@@ -104,14 +105,17 @@ def _mixed(graph: Graph, example: Any) -> Rows:
     source = np.random.default_rng(0)
     same = np.arange(ROWS) % max(1, len(example))
     for kind in ("of the example", "with columns of the example"):
-        order = [same if kind == "of the example" else source.permutation(same) for _ in range(example.shape[1])]
+        columns = example.shape[1] if len(example.shape) > 1 else 1
+        order = [same if kind == "of the example" else source.permutation(same) for _ in range(columns)]
         if has_columns(example):
-            columns = {name: example[name].to_numpy()[at] for name, at in zip(example.columns, order, strict=True)}
-            rows = type(example)(columns)
-            arrays = {str(name): column.reshape(-1, 1) for name, column in columns.items()}
+            parts = {name: example[name].to_numpy()[at] for name, at in zip(example.columns, order, strict=True)}
+            rows = type(example)(parts)
+            arrays = {str(name): column.reshape(-1, 1) for name, column in parts.items()}
         else:
-            rows = np.stack([example[at, n] for n, at in enumerate(order)], axis=1)
+            table = example.reshape(len(example), -1)
+            rows = np.stack([table[at, n] for n, at in enumerate(order)], axis=1)
             arrays = {graph.inputs[0].name: rows}
+            rows = rows.reshape(ROWS, *example.shape[1:])
         fed = zip(graph.inputs, arrays.values(), strict=True)  # in the order of the columns; names may be cleaner
         yield kind, rows, {value.name: _fed(array, value) for value, array in fed}
 

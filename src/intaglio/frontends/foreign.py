@@ -53,7 +53,6 @@ ONNX: tuple[tuple[str, str, str], ...] = (
     ("com.microsoft", "MatMulFpQ4", _ONE_PROCESSOR),
     ("com.microsoft", "EPContext", "the file was compiled for an accelerator: use the model from before that"),
     ("com.microsoft", "Snpe", "the file was compiled for an accelerator: use the model from before that"),
-    ("com.microsoft", "Tokenizer", STRINGS),
     ("com.microsoft", "*NGramHashMapping", "compute the hashes of words in your application, and give the model their numbers"),
     ("com.microsoft", "DynamicTimeWarping", _LENGTH),
     ("com.microsoft", "BifurcationDetector", _LENGTH),

@@ -4,12 +4,14 @@ the result has."""
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from intaglio.frontends.building import cast, concat, padded, reshape
+from intaglio.frontends.foreign import STRINGS
 from intaglio.frontends.lookup import in_order
 from intaglio.frontends.onnx.call import TABLE, Answer, Item, OnnxCall, Texts, importer, of_strings, texts
 from intaglio.frontends.onnx.classes import ML
@@ -17,11 +19,14 @@ from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.onnx.regex import automaton
 from intaglio.ir.graph import Array, Value
 from intaglio.ir.sizes import most
+from intaglio.ir.strings import stacked
 from intaglio.ir.types import DType
-from intaglio.ops.binary import Equal, GreaterEqual, Less, Mul
+from intaglio.ops.binary import Equal, GreaterEqual, Less, Mul, Where
 from intaglio.ops.index import Gather
 from intaglio.ops.reduce import Reduce
-from intaglio.ops.strings import NGrams, TextCase, TextFind, TextJoin, TextKeep, TextMatch, TextSplit, case_table
+from intaglio.ops.strings import SPACES, NGrams, TextCase, TextFind, TextJoin, TextKeep, TextMatch, TextSplit, case_table
+
+_RUNS = re.compile(r"(\[(?:[^\]\\^]|\\[wd_.-])(?:[^\]\\]|\\[wd_.-])*\]|\\[wd])\+")  # a set of characters, repeated
 
 
 def widened(call: OnnxCall, value: Value, width: int) -> Value:
@@ -37,6 +42,8 @@ def widened(call: OnnxCall, value: Value, width: int) -> Value:
     "Slice", "Expand", "Tile", "Split", "Where", "Compress", "DepthToSpace", "SpaceToDepth", "ReverseSequence",
 )  # fmt: skip
 def moved(call: OnnxCall) -> Answer:
+    if call.op == "Flatten" and call.integer("axis", 1) == 1 and len(call.strings(0).shape) == 3:
+        return texts(call.strings(0))  # it is flat; how many there are in a row may be known from data alone
     return [_chosen(call, item, _rows(call)) for item in _of_numbers(call)]
 
 
@@ -123,12 +130,41 @@ def string_concat(call: OnnxCall) -> Answer:
 
 @of_strings("StringSplit")
 def string_split(call: OnnxCall) -> Answer:
-    x, shape = call.strings(0), call.strings(0).shape[:-1]
-    rows, width = math.prod(shape), x.shape[-1]
     delimiter = call.text("delimiter").encode("utf-8")
     limit = call.integer("maxsplit", -1) if "maxsplit" in call.attributes else -1
+    pieces, numbers = _split(call, call.strings(0), delimiter, limit)
+    return [texts(pieces), numbers]
+
+
+@of_strings("Tokenizer", domain="com.microsoft")
+def tokenizer(call: OnnxCall) -> Answer:
+    """Runs of the characters of a set: all other bytes become spaces, between which strings are split."""
+    found, padding = _RUNS.fullmatch(call.text("tokenexp", "")), call.text("pad_value").encode("utf-8")
+    if found is None or call.integer("mark", 0) or call.integer("mincharnum", 1) != 1 or call.texts("separators"):
+        told = "only `Tokenizer` with a `tokenexp` that is a set of ASCII characters, such as `[a-z0-9]+`, is supported"
+        raise unsupported(f"{told}; this one has {call.text('tokenexp', '')!r}", STRINGS)
+    kept = {byte for byte in range(1, 128) if re.fullmatch(found[1], chr(byte), re.ASCII)}
+    if kept & {*SPACES} or not kept:
+        raise unsupported("the characters of a `Tokenizer` must not be white space", STRINGS)
+    table = np.array([byte if byte in kept or not byte else ord(" ") for byte in range(256)], np.uint8)
+    x = call.strings(0)
+    words, _ = _split(call, call.emit(Gather(0), call.constant(table), cast(call, x, DType.I32)), b"", -1)
+    if not padding:
+        return texts(words)
+    width = max(words.shape[-1], len(padding))
+    words = widened(call, words, width)
+    first = call.emit(Gather(len(words.shape) - 1), words, call.constant(np.zeros(1, np.int64)))
+    empty = call.emit(Equal(), first, call.like(0, words))
+    row = call.constant(stacked([padding], width).reshape([1] * (len(words.shape) - 1) + [width]))
+    return texts(call.emit(Where(), empty, row, words))
+
+
+def _split(call: OnnxCall, x: Value, delimiter: bytes, limit: int) -> tuple[Value, Value]:
+    """The pieces, with room for as many as there may be; and their numbers."""
+    shape = x.shape[:-1]
+    rows, width = math.prod(shape), x.shape[-1]
     if rows == 0:
-        return [texts(call.constant(np.zeros((*shape, 0, width), np.uint8))), call.constant(np.zeros(shape, np.int64))]
+        return call.constant(np.zeros((*shape, 0, width), np.uint8)), call.constant(np.zeros(shape, np.int64))
     high = width // max(len(delimiter), 1) + 1 if delimiter else (width + 1) // 2
     high = min(high, limit + 1) if limit >= 0 else high
     high = _at_most(call, high)
@@ -139,7 +175,7 @@ def string_split(call: OnnxCall) -> Answer:
     stem = f"{call.walk.origins[0] if call.walk.origins else 'split'}_count"
     least = 1 if delimiter else 0
     pieces, numbers, _ = call.walk.found(_clean(stem), min(least, high), high, made, [reshape(call, x, (rows, width))])
-    return [texts(reshape(call, pieces, (*shape, pieces.shape[1], width))), reshape(call, numbers, shape)]
+    return reshape(call, pieces, (*shape, pieces.shape[1], width)), reshape(call, numbers, shape)
 
 
 def _clean(stem: str) -> str:
@@ -241,6 +277,7 @@ def _weighted(call: OnnxCall, counts: Value, places: list[int]) -> Value:
     return call.emit(Mul(), counts, call.constant(weights))
 
 
+@importer("Tokenizer", domain="com.microsoft")
 @importer("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch")
 def no_strings(call: OnnxCall) -> Answer:
     raise unsupported(f"`{call.op}` of an operand that is no tensor of strings")
