@@ -63,24 +63,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(f"{item.path.parent.name}/{item.path.stem}", len(place)))
 
 
+_as_users_do: list[bool] = []  # not empty while tests of tests/models run
+
+
 def pytest_unconfigure() -> None:
     for folder in _made:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def level_of_optimisation(request: pytest.FixtureRequest) -> Iterator[None]:
     """`make test` compiles C for this machine with -O0: that takes half of the time, and the level does not change what C computes.
-    tests/models compiles as users do, and so does everything in `make test-all`."""
+    tests/models compiles as users do, and so does everything in `make test-all`. What a whole run shares has one level, whichever
+    file asks for it first."""
     with pytest.MonkeyPatch.context() as patch:
-        if request.config.option.markexpr == "not slow" and request.path.parent.name != "models":
+        if request.config.option.markexpr == "not slow":
             as_shipped = Toolchain.compile_flags
 
             def quick(toolchain: Toolchain, target: Target) -> tuple[str, ...]:
-                return tuple("-O0" if flag == "-O3" else flag for flag in as_shipped(toolchain, target))
+                flags = as_shipped(toolchain, target)
+                return flags if _as_users_do else tuple("-O0" if flag == "-O3" else flag for flag in flags)
 
             patch.setattr(Toolchain, "compile_flags", quick)
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def as_users_do(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.path.parent.name == "models":
+        _as_users_do.append(True)
+    yield
+    _as_users_do.clear()
 
 
 @pytest.fixture

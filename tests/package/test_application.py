@@ -10,11 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import intaglio
 from intaglio.ir.graph import Array
 from intaglio.run.package import Package
 from support.building import build, needs_gcc, square_of_sum, store_vectors
-from support.commands import DIGITS
 from support.programs import add_then_square
 
 X = np.arange(8, dtype=np.float32).reshape(1, 8)
@@ -63,10 +61,9 @@ def test_selftest_passes_and_notices_a_wrong_value(package: Package, tmp_path: P
     assert "1 of 8 values off" in failed.stdout
 
 
-def test_the_total_of_a_profile_is_the_least_time_of_the_benchmark(tmp_path: Path) -> None:
-    """Of microseconds, reading the clock for each layer was a third. Noise only adds: the nearest of some attempts counts.
-    The package is made here: `profile` builds with the flags of this file, and another file may have others."""
-    package, ratios = intaglio.compile(DIGITS, output=tmp_path / "digits"), []
+def test_the_total_of_a_profile_is_the_least_time_of_the_benchmark(digits: Path) -> None:
+    """Of microseconds, reading the clock for each layer was a third. Noise only adds: the nearest of some attempts counts."""
+    package, ratios = Package.load(digits), []
     for _ in range(5):
         found = re.search(r"least ([\d.]+) us", run(package, "--benchmark", "2000").stdout)
         total = package.profile().total.time_ms
