@@ -59,10 +59,12 @@ MODELS: dict[str, Any] = {
     "k-means": cluster.KMeans(4, n_init=1, random_state=0),
     "Gaussian mixture": mixture.GaussianMixture(2, random_state=0),
     "isolation forest": ensemble.IsolationForest(n_estimators=5, random_state=0),
+    "vote": ensemble.VotingClassifier([("a", tree.DecisionTreeClassifier(max_depth=4, random_state=0)),
+                                       ("b", linear_model.LogisticRegression())], voting="soft"),
     "scaled PCA": make_pipeline(preprocessing.StandardScaler(), PCA(4), linear_model.LogisticRegression()),
     "scaled SVC": make_pipeline(preprocessing.MinMaxScaler(), svm.SVC()),
     "bins": make_pipeline(preprocessing.KBinsDiscretizer(3, encode="onehot-dense"), linear_model.LogisticRegression()),
-}
+}  # fmt: skip
 NO_PROBABILITIES = ("linear SVC", "SVC", "SVC of polynomials", "SVC of sigmoids", "k-means", "isolation forest", "scaled SVC")
 
 
@@ -177,7 +179,7 @@ def test_a_model_that_is_not_fitted_has_an_error_with_a_hint(tmp_path: Path) -> 
     assert "example_inputs=(X[:1],)" in caught.value.hint
     with pytest.raises(IntaglioError, match="`skl2onnx` does not convert the model") as refused:
         save_object(svm.SVC(), (np.zeros((1, 3), np.float32),), tmp_path)
-    assert "fit the model before" in refused.value.hint
+    assert "has to be fitted" in refused.value.hint
 
 
 def test_examples_that_are_no_table_are_refused(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def _tried(tool: str, convert: Callable[[], Any]) -> Any:
     except Exception as error:  # converters raise of many kinds
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         told = quoted(lines[0] if lines else type(error).__name__, 300)
-        hint = "fit the model before; parts that the converter does not know can be computed in your application"
+        hint = "compute parts that the converter does not know in your application; a model has to be fitted"
         raise ModelError("cannot-export", f"`{tool}` does not convert the model: {told}", hint=hint) from None
 
 

@@ -33,8 +33,24 @@ def converters() -> dict[type, Converter]:
         for one in (getattr(importlib.import_module(module), name) for name in classes):
             if one in names:
                 found[one] = _mended(get(names[one]))
-    found[importlib.import_module("sklearn.ensemble").IsolationForest] = _isolation_forest
+    ensemble = importlib.import_module("sklearn.ensemble")
+    found[ensemble.IsolationForest] = _isolation_forest
+    found[ensemble.VotingClassifier] = _voting(get(names[ensemble.VotingClassifier]))
     return found
+
+
+def _voting(usual: Converter) -> Converter:
+    """`flatten_transform` is about `transform` alone, and its default is refused."""
+
+    def convert(scope: Any, operator: Any, container: Any) -> None:
+        model = operator.raw_operator
+        kept, model.flatten_transform = model.flatten_transform, False
+        try:
+            usual(scope, operator, container)
+        finally:
+            model.flatten_transform = kept
+
+    return convert
 
 
 def _mended(usual: Converter) -> Converter:
