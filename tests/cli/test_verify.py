@@ -140,3 +140,15 @@ def test_a_model_that_takes_no_random_input_is_told(monkeypatch: pytest.MonkeyPa
     said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--verify", "--target", "generic", "--stop-after", "memory")
     assert said.code == 0
     assert "NOT verified: the model takes none of the inputs that were drawn at random" in said.err
+
+
+@pytest.mark.parametrize("nodes", [
+    [node("ReduceMean", "x", "y", axes=[1], keepdims=0)], [node("ReduceMax", "x", "y", axes=[1])], [node("Relu", "x", "y")],
+    [node("Transpose", "x", "t", perm=[0, 2, 1]), node("ReduceMean", "t", "y", axes=[1, 2])],
+], ids=["mean", "largest", "nothing", "of moved"])  # fmt: skip
+@pytest.mark.parametrize("target", ["generic", "cortex-m3"])
+def test_layers_of_no_elements_are_right(nodes: list[object], target: str, intaglio: Intaglio, tmp_path: Path) -> None:
+    path = saved(model(nodes, [value("x", [2, 0, 3])], [value("y", None)]), tmp_path)
+    said = intaglio("compile", path, "-o", tmp_path / "p", "--verify", "--target", target, "--stop-after", "memory")
+    assert said.code == 0, said.err
+    assert "NOT interpreted" not in said.err

@@ -136,6 +136,7 @@ def reduce(job: Job) -> Lowered:
         with k.loop("i", 0, out.elements) as i:
             value = _finish(e, op.kind, start_value(e, op.kind if op.kind != "log_sum_exp" else "sum"), 1)
             value = e.call("log", value) if op.kind == "log_sum_exp" else value
+            value = e.const(math.nan) if op.kind == "mean" and e.is_float else value  # 0 / 0
             k.store(y, i, cast(value, Type(y.dtype.value)))
         return job.done("reduce_empty", about)
     lanes = job.isa.lanes

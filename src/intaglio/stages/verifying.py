@@ -208,7 +208,8 @@ class _Each:
         self.operands = [None if v is None else machine.value(v) for v in node.inputs]
         if layer.macs <= MOST_PRODUCTS and layer.kernel.body and not layer.kernel.includes:
             return False
-        if self.count and f"`{layer.name}`" not in self.verifier.left_out:
+        nothing = not layer.kernel.body and all(v.type.elements == 0 for v in node.outputs)
+        if self.count and not nothing and f"`{layer.name}`" not in self.verifier.left_out:
             self.verifier.left_out.append(f"`{layer.name}`")
         for value, array in zip(node.outputs, _meant(node, self.operands, machine.known), strict=True):
             machine.put(value, array)

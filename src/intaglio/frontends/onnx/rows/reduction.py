@@ -37,10 +37,13 @@ def reduce(call: OnnxCall) -> Answer:
 
 def _mean_of_none(call: OnnxCall, count: int, y: Value) -> Value:
     """ONNX Runtime gives 0 for the mean of no elements, which a range from 0 on allows; the quotient is NaN."""
-    if not moves((count,)) or least(count) > 0 or not y.dtype.is_float:
+    if least(count) > 0 or not y.dtype.is_float:
         return y
-    number = call.walk.at_run_time(call.walk.sizes_as_data([count], ()))
-    return call.emit(Where(), call.emit(Equal(), number, call.constant(np.asarray(0))), call.like(0, y), y)
+    none = call.constant(np.asarray(True))
+    if moves((count,)):
+        number = call.walk.at_run_time(call.walk.sizes_as_data([count], ()))
+        none = call.emit(Equal(), number, call.constant(np.asarray(0)))
+    return call.emit(Where(), none, call.like(0, y), y)
 
 
 _PLAIN = ("sum", "mean", "max", "min", "prod")
