@@ -13,9 +13,9 @@ from intaglio.ir.types import DType
 from intaglio.kernels.choice import usual_way
 from intaglio.kernels.job import Job, Packed
 from intaglio.kernels.tree_functions import functions_apply
-from intaglio.kernels.tree_tables import places_of
+from intaglio.kernels.tree_tables import Tables, code_tables_of, places_of, short_from
 from intaglio.kernels.trees import abreast_applies, coded_applies
-from intaglio.ops.fixed_point import order
+from intaglio.ops.fixed_point import order, short_order
 from intaglio.ops.trees import BASE, CHILDREN, ROOTS, WEIGHTS, TreeEnsemble
 from intaglio.run.toolchains import find_toolchain
 from intaglio.targets.target import Target, find_target, optimized
@@ -112,6 +112,38 @@ def test_whole_numbers_are_ordered_as_floats_are() -> None:
     rising = np.array([-np.inf, -3e38, -1.0, -1e-45, -0.0, 0.0, 1e-45, 1.0, 3e38, np.inf, np.nan], np.float32)
     assert (np.diff(order(rising).astype(np.int64)) > 0).all()
     assert order(np.array(0.0, np.float32)) == 0
+
+
+def test_missing_values_are_on_either_side_of_short_numbers() -> None:
+    rng = np.random.default_rng(0)
+    for limits in ([0.5, -0.5], [1e-30, -3e3, 2.5], [0.0, 1.5, -1e-20], [np.inf, 7.25, 7.25 + 2**-21]):
+        thresholds = np.array(limits, np.float32)
+        least = short_from(thresholds)
+        assert least is not None
+        up, down = (np.nextafter(thresholds, np.float32(side)) for side in (np.inf, -np.inf))
+        x = np.concatenate([thresholds, up, down, rng.standard_normal(99), 10.0 ** rng.integers(-44, 38, 99), [0, -0.0, -np.inf]])
+        x = x.astype(np.float32)[:, None]
+        keys, codes = short_order(x, least), short_order(thresholds, least)
+        np.testing.assert_array_equal(keys <= codes, x <= thresholds)
+        np.testing.assert_array_equal(keys.view(np.uint32) <= codes.view(np.uint32), x <= thresholds)
+        missing = short_order(np.array([np.nan, -np.nan], np.float32)[:, None], least)
+        assert (missing <= codes).all() and (missing.view(np.uint32) > codes.view(np.uint32)).all()
+
+
+def test_thresholds_that_are_too_far_from_each_other_ask_about_negations() -> None:
+    assert short_from(np.array([0.0, 2.5], np.float32)) is None  # numbers between zero and 2.5 take 31 bits by themselves
+    assert short_from(np.array([1e-30, 1e30], np.float32)) is None
+    for name, short in {"trees of many magnitudes": True, "trees of many magnitudes and zero": False, "trees": False}.items():
+        found = code_tables_of(Job(TREES[name].node(), CORE))
+        assert isinstance(found, Tables) and (found.least is not None) == short and found.negated == ("zero" in name)
+
+
+def test_signed_features_are_widened_where_many_nodes_ask() -> None:
+    def widened(name: str) -> bool:
+        lowered = prepare(replace(TREES[name], using="trees_functions"), CORE).lowered
+        return "keys" in [param.name for param in lowered.kernel.params]
+
+    assert [widened(name) for name in ("trees of 16 bits, many nodes", "trees of bytes")] == [True, False]
 
 
 def tables(case: Case, target: str = "cortex-m4f") -> dict[str, DType]:

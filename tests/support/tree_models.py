@@ -13,7 +13,7 @@ from intaglio.frontends.onnx.trees import Forest, Pairs, Split
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.coupling import PairwiseCoupling
-from intaglio.ops.trees import TreeEnsemble
+from intaglio.ops.trees import THRESHOLDS, TreeEnsemble
 from support.kernel_running import Case, case
 
 MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
@@ -73,6 +73,22 @@ def forest_case(
     return case(TreeEnsemble(targets, aggregate), x.astype(dtype.numpy), *tables, constant=range(1, 10), bound=1e-6)
 
 
+def far_thresholds(*others: float) -> Case:
+    """Missing values that go left at some nodes; thresholds and features of many magnitudes, next to each other, without zeros but
+    for `others`."""
+    given = forest_case(12, 3, depth=6, rows=60, tracks=True)
+    rng = np.random.default_rng(4)
+    x, thresholds = given.operands[0], given.operands[THRESHOLDS]
+    assert x is not None and thresholds is not None
+    sizes = np.float32(2.0) ** rng.integers(-40, 60, 12).astype(np.float32) * np.float32(1.25)
+    chosen = np.concatenate([sizes, -sizes, np.array([np.inf, *others], np.float32)])
+    thresholds[:] = np.resize(rng.permutation(chosen), len(thresholds))
+    near = [np.nextafter(chosen, np.float32(side)) for side in (np.inf, -np.inf)]
+    x[:] = rng.choice(np.concatenate([chosen, *near, [0, -0.0, 1e-45, 3e38, -np.inf]]).astype(np.float32), x.shape)
+    x[rng.random(x.shape) < 0.2] = np.nan
+    return given
+
+
 def attributes(
     rng: np.random.Generator, prefix: str, ids: Sequence[int] | None, trees: int = 7, modes: Sequence[str] = MODES,
     targets: int = 3, positive: bool = False,
@@ -119,9 +135,13 @@ TREES: dict[str, Case] = {
     "trees, smallest": forest_case(5, 1, aggregate="min"),
     "trees, largest of those there": forest_case(5, 4, "any", "max"),
     "trees with missing values": forest_case(9, 2, tracks=True),
+    "trees of many magnitudes": far_thresholds(),
+    "trees of many magnitudes and zero": far_thresholds(0.0),
+    "trees down to the lowest": far_thresholds(-np.inf),
     "trees in f64": forest_case(9, 2, tracks=True, dtype=DType.F64),
     "trees of bytes": forest_case(9, 2, dtype=DType.I8),
     "trees of 16 bits": forest_case(9, 3, "one", dtype=DType.I16),
+    "trees of 16 bits, many nodes": forest_case(40, 3, depth=5, dtype=DType.I16),
     "one tree": forest_case(1, 2),
     "trees without nodes": forest_case(3, 2, depth=0),
     "trees, one row": forest_case(17, rows=2),

@@ -24,6 +24,7 @@ from intaglio.ops.fixed_point import (
     scale64,
     scale_float,
     scale_once,
+    short_order,
 )
 from intaglio.ops.gemmlowp import logistic16, one_over_one_plus, tanh16
 from intaglio.ops.quantised_functions import inv_sqrt, log_of_sum, quotient
@@ -55,6 +56,7 @@ _MEANING: Mapping[str, Callable[..., Array]] = {
     "inv_sqrt": lambda x: inv_sqrt(x)[0],
     "log_of_sum": log_of_sum,
     "order": order,
+    "short_order": short_order,
     "divide_power": lambda x, places: np.ldexp(np.float32(x), -int(places)),
 }
 _DEFINITION = re.compile(r"(?:/\*(?:(?!\*/).)*\*/\n)?IG_INLINE \w+ ig_(\w+)_[a-z]\d+\(.*?\n\}", re.DOTALL)

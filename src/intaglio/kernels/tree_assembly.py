@@ -13,7 +13,8 @@ their bytes.
 
 Keys of features are unsigned here: a float as a whole number of the same order (`order` of `ops/fixed_point.py`), plus `BIAS`, so
 that -infinity is 0. NaN of either sign is above infinity, without a comparison. Features that are whole numbers stay as they are;
-those that are not in a register are loaded from the row itself, and many thresholds are part of the comparison.
+those that are not in a register are loaded from the row itself, and many thresholds are part of the comparison. Where missing
+values go left at some nodes, keys have 31 bits, and a missing value has the highest bit: these nodes compare with signs.
 """
 
 from __future__ import annotations
@@ -111,15 +112,11 @@ class Row:
     slots: tuple[int, ...]
     count: int
     dtype: DType
+    least: int | None  # of `short_order`
 
     @property
     def bias(self) -> int:
-        return BIAS if self.dtype.is_float else 0
-
-    @property
-    def branches(self) -> tuple[str, str]:
-        """Where a feature is above its threshold, and where it is not."""
-        return ("bhi", "bls") if self.dtype.is_float else ("bgt", "ble")
+        return BIAS if self.dtype.is_float and self.least is None else 0
 
     def load(self, register: str, slot: int) -> str:
         """One that is in no register of its own."""
@@ -158,6 +155,7 @@ class _Writer:
     row: Row
     features: list[int]  # slots
     limits: list[int]
+    signed: list[bool]  # comparisons
     children: list[list[int]]
     sizes: dict[int, int]
     numbers: list[int]  # of leaves: where their weights are
@@ -218,13 +216,14 @@ class _Writer:
             steps.append(f"ldrd r1, r2, @{self._constant(self._key(place), self._key(next_one))}@")
         else:
             steps.append(f"ldr.n r1, @{self._constant(self._key(place))}@")
+        branches = ("bgt", "ble") if self.signed[place] else ("bhi", "bls")  # above the threshold, and not above
         slot = self.features[place]
         loads = slot >= REGISTERS and slot != held
         if loads:
             steps.append(self.row.load("r0", slot))
             held = slot
         to = self._label() if other >= 0 else self._branch(-1 - other)
-        steps += [f"cmp {f'r{4 + slot}' if slot < REGISTERS else 'r0'}, {threshold}", f"{self.row.branches[right]} @{to}@"]
+        steps += [f"cmp {f'r{4 + slot}' if slot < REGISTERS else 'r0'}, {threshold}", f"{branches[right]} @{to}@"]
         size += (4 if pairs else 2 if threshold == "r1" else 0) + (2 if loads else 0)
         self._put(size, "; ".join(steps), *labels, most=LARGEST_STEP)
         self._node(next_one, paired=pairs, held=held)
@@ -317,8 +316,9 @@ def forest_text(name: str, tables: Tables, limits: Array, row: Row, numbers: lis
     place = {feature: n for n, feature in enumerate(row.slots)}
     features = [place[feature] for feature in tables.features.tolist()]
     whole, pairs, sizes = limits.tolist(), tables.children.tolist(), subtree_sizes(tables)
+    signed = [not row.dtype.is_float] * len(whole) if row.least is None else tables.missing.tolist()
     parts = [
-        _function(f"{name}_{t}(void)", _statements(_Writer(row, features, whole, pairs, sizes, numbers).text(root)))
+        _function(f"{name}_{t}(void)", _statements(_Writer(row, features, whole, signed, pairs, sizes, numbers).text(root)))
         for t, root in enumerate(tables.roots.tolist())
     ]
     parameters = ", ".join(f"{parameter} __attribute__((unused))" for parameter in row.parameters)
@@ -337,17 +337,28 @@ def _function(head: str, body: Iterable[str]) -> str:
 
 def _keys(row: Row) -> Iterator[str]:
     """Keys of the features, four at a time: the most frequent ones stay in r4 to r11, others are stored behind r3."""
-    yield f"mov r12, r2; mov r3, r1; movw r2, #{BIAS & 0xFFFF}; movt r2, #{BIAS >> 16}"
+    constant = BIAS if row.least is None else row.least
+    yield f"mov r12, r2; mov r3, r1; movw r2, #{constant & 0xFFFF}; movt r2, #{constant >> 16}"
     stored = range(REGISTERS, len(row.slots))
     groups = [stored[n : n + 4] for n in range(0, len(stored), 4)]
     for group in [*groups, range(min(REGISTERS, len(row.slots)))]:
         held = [(f"r{4 + n}", *divmod(row.slots[slot], row.count)) for n, slot in enumerate(group)]
         yield from (f"ldr {key}, [r0, #{4 * feature}]" for key, _, feature in held)
         for key, negated, _ in held:
-            opposite = f"mvn {key}, {key}; " if negated else ""
-            yield f"asrs r1, {key}, #31; eor {key}, {key}, r1, lsr #1; {opposite}add {key}, {key}, r2"
+            yield _key(key, bool(negated)) if row.least is None else _short_key(key)
         if group.start >= REGISTERS:
             yield from (f"str {key}, [r3, #{4 * (slot - REGISTERS)}]" for (key, _, _), slot in zip(held, group, strict=True))
+
+
+def _key(key: str, negated: bool) -> str:
+    opposite = f"mvn {key}, {key}; " if negated else ""
+    return f"asrs r1, {key}, #31; eor {key}, {key}, r1, lsr #1; {opposite}add {key}, {key}, r2"
+
+
+def _short_key(key: str) -> str:
+    """`short_order`: the comparison sets flags, which only the last instruction reads."""
+    above = f"bic r1, {key}, #0x80000000; cmp r1, #0x7f800000; sub.w r1, r1, r2; usat r1, #30, r1"
+    return f"{above}; eor {key}, r1, {key}, asr #31; add {key}, {key}, #0x40000000; it hi; movhi {key}, #0x80000000"
 
 
 def _first_features(row: Row) -> Iterator[str]:

@@ -29,9 +29,9 @@ from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.loop import Place, idx
 from intaglio.kernels.routines import Routine
 from intaglio.kernels.tree_assembly import C_TYPES, MOST_WORDS, Row, forest_text, overlapping, slots_of
-from intaglio.kernels.tree_tables import Tables, compared_as, limits_of, tables_of, written_out
+from intaglio.kernels.tree_tables import Tables, code_tables_of, compared_as, limits_of, without_sign, written_out
 from intaglio.kernels.trees import DEEPEST_CODED, FEW, Leaves, about, features_of_row, keys_of
-from intaglio.ops.fixed_point import order
+from intaglio.ops.fixed_point import order, short_order
 from intaglio.ops.trees import TreeEnsemble
 
 MOST_NODES = {"speed": 100_000, "balanced": 40_000, "size": 0}  # a thousand of them take the compiler about half a second
@@ -42,12 +42,14 @@ SMALL = Routine(
 #define IG_SMALL static __attribute__((noinline, minsize))
 #else
 #define IG_SMALL static __attribute__((noinline, optimize("Os")))
-#endif""",
+#endif
+/* A sum is complete here. Else clang adds all leaves at the end, and keeps them on the stack until then. */
+#define IG_SETTLE(sum) __asm__ volatile("" : "+r"(sum))""",
 )
 
 
 def functions_apply(job: Job) -> str | None:
-    tables, op = tables_of(job), job.node.op
+    tables, op = code_tables_of(job), job.node.op
     assert isinstance(op, TreeEnsemble)
     if isinstance(tables, str):
         return tables
@@ -66,12 +68,12 @@ def functions_apply(job: Job) -> str | None:
 
 
 def trees_functions(job: Job) -> Lowered:
-    k, tables, op = job.k, tables_of(job), job.node.op
+    k, tables, op = job.k, code_tables_of(job), job.node.op
     assert isinstance(tables, Tables) and isinstance(op, TreeEnsemble)
     x, y = job.operand(0, "x"), job.writes()
-    keys = keys_of(job, tables, x)
-    leaves = Leaves(job, tables, y)
-    numbers = [leaf * op.targets for leaf in range(len(tables.starts) - 1)]
+    keys = keys_of(job, tables, x, as_code=True)
+    weights, numbers = overlapping(tables, op.targets)
+    leaves = Leaves(job, replace(tables, weights=weights), y)
     forest = _forest(tables, op.targets, numbers, (keys or x).dtype, leaves.sums.dtype)
     with k.loop("n", 0, job.type(0).shape[0]) as n:
         row = Place(*features_of_row(job, tables, x, n, keys), idx(job.type(0).shape[1] * (1 + tables.negated)))
@@ -82,7 +84,7 @@ def trees_functions(job: Job) -> Lowered:
 
 
 def assembly_applies(job: Job) -> str | None:
-    target, tables = job.target, tables_of(job)
+    target, tables = job.target, code_tables_of(job)
     if reason := functions_apply(job):
         return reason
     assert isinstance(tables, Tables)
@@ -94,10 +96,10 @@ def assembly_applies(job: Job) -> str | None:
 
 
 def trees_assembly(job: Job) -> Lowered:
-    k, tables, op = job.k, tables_of(job), job.node.op
+    k, tables, op = job.k, code_tables_of(job), job.node.op
     assert isinstance(tables, Tables) and isinstance(op, TreeEnsemble)
     weights, numbers = overlapping(tables, op.targets)
-    row = Row(slots_of(tables), job.type(0).shape[1], job.type(0).dtype)
+    row = Row(slots_of(tables), job.type(0).shape[1], job.type(0).dtype, tables.least)
     x, y = job.operand(0, "x"), job.writes()
     keys = [Place(job.scratch(max(1, len(row.slots)), "keys", DType.I32), idx(0))] if row.dtype.is_float else []
     leaves = Leaves(job, replace(tables, weights=weights), y)
@@ -117,8 +119,9 @@ def _assembly(tables: Tables, targets: int, row: Row, numbers: list[int]) -> Rou
     placed = replace(tables, features=np.array([number[f] for f in tables.features.tolist()], np.int32))
     plain = _forest(placed if keyed else tables, targets, numbers, DType.I32 if keyed else row.dtype, DType.F32)
     name = f"{plain.name}_rows"
-    signs = [("-" if feature >= row.count else "", feature % row.count) for feature in row.slots] if keyed else []
-    keys = [f"    k[{n}] = ig_order_f32({sign}x[{feature}]);" for n, (sign, feature) in enumerate(signs)]
+    features = [f"{'-' if feature >= row.count else ''}x[{feature % row.count}]" for feature in row.slots] if keyed else []
+    helper, least = ("order", "") if tables.least is None else ("short_order", f", {tables.least}")
+    keys = [f"    k[{n}] = ig_{helper}_f32({feature}{least});" for n, feature in enumerate(features)]
     c = [
         f"IG_ROUTINE void ig_{name}({', '.join(row.parameters)})", "{",
         *(keys or ["    (void)x;"]), f"    ig_{plain.name}({'k' if keyed else 'x'}, weights, y);", "}",
@@ -129,28 +132,29 @@ def _assembly(tables: Tables, targets: int, row: Row, numbers: list[int]) -> Rou
     ])  # fmt: skip
 
     def of_keys(x: Array, k: Array, weights: Array, y: Array) -> None:
-        found = np.concatenate([order(x[: row.count]), order(-x[: row.count])])[list(row.slots)]
-        plain.meaning(found, weights, y)
+        both = np.concatenate([x[: row.count], -x[: row.count]])[list(row.slots)]
+        plain.meaning(order(both) if tables.least is None else short_order(both, tables.least), weights, y)
 
-    return Routine(name, text, of_keys if keyed else plain.meaning, (BASE, SMALL), ("ig_order_f32",) if keyed else ())
+    return Routine(name, text, of_keys if keyed else plain.meaning, (BASE, SMALL), (f"ig_{helper}_f32",) if keyed else ())
 
 
 def _forest(tables: Tables, targets: int, numbers: list[int], features: DType, sums: DType) -> Routine:
     """`numbers` of leaves: where their weights are."""
     limits, kind = limits_of(tables), C_TYPES[sums]
-    parts = (tables.features, limits, tables.children, tables.roots, np.array(numbers, np.int32))
-    told = b"".join(np.ascontiguousarray(part).tobytes() for part in parts) + f"{features} {sums}".encode()
+    parts = (tables.features, limits, tables.children, tables.roots, np.array(numbers, np.int32), tables.missing)
+    told = b"".join(np.ascontiguousarray(part).tobytes() for part in parts) + f"{features} {sums} {tables.least}".encode()
     name = f"forest_{hashlib.sha256(told).hexdigest()[:8]}"
     row = f"const {C_TYPES[features]} *k"
     trees = [_tree(f"ig_{name}_{t}({row})", root, tables, limits, numbers) for t, root in enumerate(tables.roots.tolist())]
     totals = [f"total{n}" for n in range(targets)]
-    zero = "0.0f" if sums.is_float else "0"
+    zero, settle = ("0.0f", "") if sums.is_float else ("0", " IG_SETTLE({0});")
     lines = [
         f"IG_ROUTINE void ig_{name}({row}, const {kind} *weights, {kind} *y)", "{",
         f"    {kind} {', '.join(f'{total} = {zero}' for total in totals)};", f"    const {kind} *leaf;", "",
     ]  # fmt: skip
     for t in range(len(trees)):
-        lines += [f"    leaf = weights + ig_{name}_{t}(k);", *(f"    {total} += leaf[{n}];" for n, total in enumerate(totals))]
+        added = (f"    {total} += leaf[{n}];{settle.format(total)}" for n, total in enumerate(totals))
+        lines += [f"    leaf = weights + ig_{name}_{t}(k);", *added]
     lines += [*(f"    y[{n}] = {total};" for n, total in enumerate(totals)), "}"]
 
     def meaning(keys: Array, weights: Array, y: Array) -> None:
@@ -158,7 +162,8 @@ def _forest(tables: Tables, targets: int, numbers: list[int], features: DType, s
         for root in tables.roots.tolist():
             node = root
             while node >= 0:
-                node = int(tables.children[node, 0 if keys[tables.features[node]] <= limits[node] else 1])
+                key = int(keys[tables.features[node]]) & (0xFFFFFFFF if without_sign(tables, node) else -1)
+                node = int(tables.children[node, 0 if key <= limits[node] else 1])
             found = found + weights[numbers[-1 - node] :][:targets]
         y[:targets] = found
 
@@ -170,8 +175,11 @@ def _tree(head: str, root: int, tables: Tables, limits: Array, numbers: list[int
         if place < 0:
             yield f"{margin}return {numbers[-1 - place]}u;"
             return
-        limit = int(limits[place])
-        yield f"{margin}if (k[{int(tables.features[place])}] <= {limit if limit > -(2**31) else 'INT32_MIN'}) {{"
+        limit, key = int(limits[place]), f"k[{int(tables.features[place])}]"
+        if without_sign(tables, place):
+            yield f"{margin}if ((uint32_t){key} <= {limit}u) {{"
+        else:
+            yield f"{margin}if ({key} <= {limit if limit > -(2**31) else 'INT32_MIN'}) {{"
         yield from go(int(tables.children[place, 0]), margin + "    ")
         yield f"{margin}}}"
         yield from go(int(tables.children[place, 1]), margin)

@@ -2,12 +2,15 @@
 
 Cores without an operating system compare whole numbers that are ordered as the floats are. Where they have no unit for floats, they
 also add whole numbers (`places_of`): each weight as a multiple of 2^-places, so that the sums of all trees fit 32 bits.
+
+A missing value goes right by itself, since nothing is above it. Where it goes left, tables ask about `-x`. Code asks about x with
+signs: the whole numbers have 31 bits then (`short_order`), and a missing value is below them with signs, and above without.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +18,7 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.job import Job, fact
 from intaglio.ops.base import BadOperator
-from intaglio.ops.fixed_point import order
+from intaglio.ops.fixed_point import order, short_order
 from intaglio.ops.trees import BASE, TreeEnsemble, depth_of
 
 MOST_PLACES = 100  # 2^-places is a normal float
@@ -33,13 +36,15 @@ class Tables:
     heights: tuple[int, ...]  # of each node: the longest way to a leaf
     depths: Array  # of each tree
     average_depth: float
-    negated: bool
+    missing: Array  # of each node: does a missing value go left?
     starts: Array
     ids: Array
     weights: Array
     base: Array
     targets_of: tuple[int, ...] = ()
     target_of: tuple[int, ...] = ()
+    negated: bool = False  # nodes where a missing value goes left ask about the negation of their feature
+    least: int | None = None  # of `short_order`, where these nodes compare with signs instead, and the others without
 
 
 def _constants(job: Job) -> list[Array] | str:
@@ -49,6 +54,35 @@ def _constants(job: Job) -> list[Array] | str:
 
 @fact
 def tables_of(job: Job) -> Tables | str:
+    """For kernels with one comparison for all nodes."""
+    tables = _plain_tables(job)
+    if isinstance(tables, str) or not tables.missing.any():
+        return tables
+    features, thresholds, children = _negated(tables, job.type(0).shape[1])
+    return replace(tables, features=features, thresholds=thresholds, children=children, negated=True)
+
+
+@fact
+def code_tables_of(job: Job) -> Tables | str:
+    """For kernels whose comparisons are code."""
+    tables = _plain_tables(job)
+    if isinstance(tables, str) or not tables.missing.any():
+        return tables
+    least = short_from(tables.thresholds)
+    return replace(tables, least=least) if least is not None else tables_of(job)
+
+
+def short_from(thresholds: Array) -> int | None:
+    """From where the bits of magnitudes are counted, so that the thresholds are different numbers of `short_order`."""
+    if thresholds.dtype != np.float32 or np.isnan(thresholds).any() or np.isneginf(thresholds).any():
+        return None
+    sizes = np.abs(thresholds[np.isfinite(thresholds)]).view(np.int32)
+    least = max(int(sizes.min(initial=2**31 - 1)) - 1, 0)
+    return least if int(sizes.max(initial=0)) - least < 2**30 - 1 else None
+
+
+@fact
+def _plain_tables(job: Job) -> Tables | str:
     given = _constants(job)
     if isinstance(given, str):
         return given
@@ -67,11 +101,10 @@ def tables_of(job: Job) -> Tables | str:
     place = np.zeros(max(len(given[0]), 1), np.int64)
     place[walked] = np.arange(len(walked))
     children, roots = (np.where(a >= 0, place[np.maximum(a, 0)], a).astype(np.int32) for a in (children, roots))
-    negated = bool(missing.any()) and job.type(0).dtype.is_float
-    if negated:
-        features, thresholds, children = _negated(features, thresholds, children, missing, job.type(0).shape[1])
+    if not job.type(0).dtype.is_float:
+        missing = np.zeros_like(missing)
     return Tables(
-        features, thresholds, children, roots, heights, depths, average, negated, starts, ids, weights, base,
+        features, thresholds, children, roots, heights, depths, average, missing, starts, ids, weights, base,
         _same_targets(starts, ids), _target_of_tree(children, roots, starts, ids),
     )  # fmt: skip
 
@@ -114,8 +147,9 @@ def _measure(root: int, pairs: list[list[int]], height: dict[int, int]) -> None:
         waiting.pop()
 
 
-def _negated(features: Array, thresholds: Array, children: Array, missing: Array, count: int) -> tuple[Array, Array, Array]:
+def _negated(tables: Tables, count: int) -> tuple[Array, Array, Array]:
     """x > t is -x <= the number below -t, and false where x is missing. Nothing is above infinity; where t is missing, all are."""
+    features, thresholds, children, missing = tables.features, tables.thresholds, tables.children, tables.missing
     kind = thresholds.dtype.type
     below = np.nextafter(np.negative(thresholds), kind(-np.inf))
     below = np.where(thresholds == kind(np.inf), kind(np.nan), np.where(np.isnan(thresholds), kind(np.inf), below))
@@ -169,7 +203,14 @@ def ordered(thresholds: Array) -> Array:
 
 def limits_of(tables: Tables) -> Array:
     """Thresholds as whole numbers of 32 bits, as cores without an operating system compare them."""
+    if tables.least is not None:
+        return short_order(tables.thresholds + np.float32(0), tables.least)
     return ordered(tables.thresholds) if tables.thresholds.dtype.kind == "f" else tables.thresholds.astype(np.int32)
+
+
+def without_sign(tables: Tables, place: int) -> bool:
+    """Does this node compare numbers without signs?"""
+    return tables.least is not None and not bool(tables.missing[place])
 
 
 def compared_as(tables: Tables) -> str:

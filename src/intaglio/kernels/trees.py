@@ -14,8 +14,9 @@
 Cores without an operating system compare whole numbers that are ordered as the floats are, which each feature becomes once: a
 core compares them in one instruction, also where it has no unit for floats. Features that are whole numbers stay as they are.
 
-Features and children are stored in as few bytes as they need. Nodes where a missing value goes left ask `-x <= t'` with swapped
-children instead, so that a step is the same for all: the kernel has a row with every feature and its negation.
+Features and children are stored in as few bytes as they need. In tables, nodes where a missing value goes left ask `-x <= t'` with
+swapped children instead, so that a step is the same for all: the kernel has a row with every feature and its negation. Code
+compares with signs there, and without at the other nodes (`code_tables_of`).
 """
 
 from __future__ import annotations
@@ -26,14 +27,25 @@ from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.kernels.job import Job, Lowered
 from intaglio.kernels.lanes import Lanes
-from intaglio.kernels.loop import IDX, Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, select
-from intaglio.kernels.tree_tables import Tables, compared_as, limits_of, ordered, places_of, tables_of, written_out
+from intaglio.kernels.loop import F32, IDX, Buffer, Expr, Load, Num, Op, Type, Var, cast, idx, select
+from intaglio.kernels.tree_tables import (
+    Tables,
+    code_tables_of,
+    compared_as,
+    limits_of,
+    ordered,
+    places_of,
+    tables_of,
+    without_sign,
+    written_out,
+)
 from intaglio.ops.trees import TreeEnsemble
 
 ABREAST = 8  # trees: what hides the latency of a step, and still fits the registers of x86-64
 MOST_CODED = {"speed": 4000, "balanced": 1000, "size": 0}  # nodes; one is about 20 bytes of code, 9 in a table
 DEEPEST_CODED = 60  # conditions inside each other
 FEW = 8  # targets whose sums stay in registers
+WIDENED = 16  # nodes to a feature from which widening pays: an eighth of them or so is on the ways of a row
 WASTE = 2.0  # steps to the full depth, of the steps to an average leaf: above, walking until a leaf is faster
 _SMALL = {False: (DType.I8, DType.I16, DType.I32), True: (DType.U8, DType.U16, DType.I32)}
 
@@ -160,13 +172,25 @@ def features_of_row(job: Job, tables: Tables, x: Buffer, n: Expr, keys: Buffer |
     with k.loop("i", 0, count) as i:
         value = k.let("v", e.load(x, n * count + i))
         for place, number in ((i, value), (i + count, e.neg(value)))[: 1 + tables.negated]:
-            k.store(keys, place, Op("fn_order", (number,), Type("i32")) if whole else number)
+            k.store(keys, place, _key(number, tables.least) if whole else number)
     return keys, idx(0)
 
 
-def keys_of(job: Job, tables: Tables, x: Buffer) -> Buffer | None:
-    """Room for the features of one row: as whole numbers, or with their negations where missing values matter."""
+def _key(feature: Expr, least: int | None) -> Expr:
+    if feature.type != F32:
+        return cast(feature, Type("i32"))
+    if least is None:
+        return Op("fn_order", (feature,), Type("i32"))
+    return Op("fn_short_order", (feature, Num(least, Type("i32"))), Type("i32"))
+
+
+def keys_of(job: Job, tables: Tables, x: Buffer, as_code: bool = False) -> Buffer | None:
+    """Room for the features of one row: as whole numbers, or with their negations where missing values matter.
+
+    Code for Arm's small cores reads signed numbers of 8 and 16 bits by two instructions or a long one: they are widened once."""
     whole = job.target.bare and x.dtype is DType.F32
+    if as_code and job.target.arch == "arm" and x.dtype in (DType.I8, DType.I16):
+        whole = len(tables.features) > WIDENED * job.type(0).shape[1]
     size = job.type(0).shape[1] * (1 + tables.negated)
     return job.scratch(size, "keys", DType.I32 if whole else x.dtype) if whole or tables.negated else None
 
@@ -213,7 +237,7 @@ def trees_walked(job: Job) -> Lowered:
 
 
 def coded_applies(job: Job) -> str | None:
-    tables, most = tables_of(job), 0 if job.target.limited else MOST_CODED[job.target.optimize]
+    tables, most = code_tables_of(job), 0 if job.target.limited else MOST_CODED[job.target.optimize]
     if isinstance(tables, str):
         return tables
     if not job.target.bare:
@@ -228,19 +252,19 @@ def coded_applies(job: Job) -> str | None:
 
 
 def trees_coded(job: Job) -> Lowered:
-    k, tables = job.k, tables_of(job)
+    k, tables = job.k, code_tables_of(job)
     assert isinstance(tables, Tables)
     x, y = job.operand(0, "x"), job.writes()
-    keys = keys_of(job, tables, x)
+    keys = keys_of(job, tables, x, as_code=True)
     limits, features, pairs = limits_of(tables).tolist(), tables.features.tolist(), tables.children.tolist()
     leaves = Leaves(job, tables, y)
-    kind = Type("i32")
     row: tuple[Buffer, Expr] = x, idx(0)
 
     def go(leaf: Var, place: int) -> None:
         if place < 0:
             k.assign(leaf, idx(-1 - place))
             return
+        kind = Type("u32" if without_sign(tables, place) else "i32")
         feature = cast(Load(row[0], row[1] + features[place], Type(row[0].dtype.value)), kind)
         with k.when(feature.compare("le", Num(limits[place], kind))):
             go(leaf, pairs[place][0])

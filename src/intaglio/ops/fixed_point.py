@@ -105,3 +105,13 @@ def order(x: Array) -> Array:
     bits = np.asarray(x, np.float32).view(np.uint32).astype(np.int64)
     size = bits & 0x7FFFFFFF
     return np.where(size > 0x7F800000, 2**31 - 1, np.where(bits == size, size, -1 - size)).astype(np.int32)
+
+
+def short_order(x: Array, least: Array | int) -> Array:
+    """A whole number of 31 bits that is ordered as the f32 is. Where that is NaN, the lowest one of 32 bits: below all others if
+    signs count, above all if not. Magnitudes count from the bits `least` on: those below are as one, and so are the largest."""
+    bits = np.asarray(x, np.float32).view(np.uint32).astype(np.int64)
+    size = bits & 0x7FFFFFFF
+    above = np.clip(size - int(least), 0, 2**30 - 1)
+    whole = np.where(bits == size, 2**30 + above, 2**30 - 1 - above)
+    return np.where(size > 0x7F800000, -(2**31), whole).astype(np.int32)

@@ -247,6 +247,25 @@ IG_INLINE int32_t ig_order_f32(float x)
     return bits == size ? (int32_t)size : -1 - (int32_t)size;
 }
 
+/* A number of 31 bits that is ordered as the float is; where that is NaN, a negative one. Magnitudes below `least` are as one */
+IG_INLINE int32_t ig_short_order_f32(float x, int32_t least)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    const uint32_t size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u) {
+        return INT32_MIN;
+    }
+    int32_t above = (int32_t)size - least;
+    if (above < 0) {
+        above = 0;
+    }
+    if (above > 0x3fffffff) {
+        above = 0x3fffffff;
+    }
+    return bits == size ? 0x40000000 + above : 0x3fffffff - above;
+}
+
 /* x / 2^places, where that is a normal float: without a multiplication of floats */
 IG_INLINE float ig_divide_power_i32(int32_t x, int32_t places)
 {
