@@ -55,10 +55,12 @@ from intaglio.ops.unary import (
     Cos,
     Erf,
     Exp,
+    Expm1,
     Floor,
     IsInf,
     IsNan,
     Log,
+    Log1p,
     LogicalNot,
     Neg,
     Reciprocal,
@@ -73,6 +75,7 @@ Ints = Sequence[int]
 UNARY: Mapping[str, Callable[[], Op]] = {
     "abs": Abs, "ceil": Ceil, "cosine": Cos, "exponential": Exp, "floor": Floor, "log": Log, "logistic": Sigmoid, "negate": Neg,
     "round_nearest_even": Round, "sign": Sign, "sine": Sin, "sqrt": Sqrt, "tan": Tan, "tanh": Tanh, "erf": Erf,
+    "exponential_minus_one": Expm1, "log_plus_one": Log1p,
 }  # fmt: skip
 BINARY: Mapping[str, Callable[[], Op]] = {
     "add": Add, "divide": Div, "maximum": Max, "minimum": Min, "multiply": Mul, "power": Pow, "remainder": lambda: Mod(fmod=True),
@@ -83,7 +86,7 @@ _LOGIC: Mapping[str, tuple[Callable[[], Op], Callable[[], Op]]] = {  # of bool, 
 }  # fmt: skip
 # Of one operand, by several operators.
 WRITTEN_OUT = (
-    "rsqrt", "cbrt", "is_finite", "exponential_minus_one", "log_plus_one", "round_nearest_afz", "popcnt", "count_leading_zeros",
+    "rsqrt", "cbrt", "is_finite", "round_nearest_afz", "popcnt", "count_leading_zeros",
 )  # fmt: skip
 _OF_TWO = ("atan2", "shift_right_logical")
 _COMPARE: Mapping[str, Callable[[], Op]] = {"EQ": Equal, "GE": GreaterEqual, "GT": Greater, "LE": LessEqual, "LT": Less}
@@ -103,16 +106,12 @@ def unary(call: Emits, name: str, x: Value) -> Value:
         case "is_finite":
             gone = call.emit(LogicalOr(), call.emit(IsNan(), x), call.emit(IsInf(), x))
             return call.emit(LogicalNot(), gone)
-        case "exponential_minus_one":
-            return call.emit(Sub(), call.emit(Exp(), x), call.like(1.0, x))
         case "round_nearest_afz":
             return _to_nearest(call, x)
         case "popcnt":
             return _by_bits(call, x, lambda bits: _ones_in(call, bits))
         case "count_leading_zeros":
             return _by_bits(call, x, lambda bits: _leading(call, bits))
-        case "log_plus_one":
-            return call.emit(Log(), call.emit(Add(), x, call.like(1.0, x)))
     if name not in UNARY:
         raise Fault("unsupported-operator", f"`{name}` of {x.dtype.value} is not supported")
     return call.emit(UNARY[name](), x)

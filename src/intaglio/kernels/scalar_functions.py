@@ -37,8 +37,10 @@ from intaglio.ops.unary import (
     Cosh,
     Erf,
     Exp,
+    Expm1,
     Floor,
     Log,
+    Log1p,
     Round,
     Sin,
     Sinh,
@@ -168,6 +170,25 @@ def _sigmoid(e: Lanes, k: Builder, x: Expr) -> Expr:
     return e.div(e.const(1.0), e.add(e.const(1.0), e.call("exp", e.neg(x))))
 
 
+def _expm1(e: Lanes, k: Builder, x: Expr) -> Expr:
+    """W. Kahan's way: what rounding does to u = exp(x) it does to log(u) too, so that their quotient is right."""
+    u = k.let("u", e.call("exp", x))
+    low = k.let("low", e.sub(u, e.const(1.0)))
+    y = k.let("y", e.mul(low, e.div(x, e.call("log", u))))
+    y = k.let("y", e.choose(e.compare("eq", low, e.const(0.0)), x, y))
+    y = k.let("y", e.choose(e.compare("eq", low, e.const(-1.0)), low, y))
+    return e.choose(e.compare("eq", u, e.const(float("inf"))), u, y)
+
+
+def _log1p(e: Lanes, k: Builder, x: Expr) -> Expr:
+    """In the same way, with u = 1 + x."""
+    u = k.let("u", e.add(e.const(1.0), x))
+    low = k.let("low", e.sub(u, e.const(1.0)))
+    y = k.let("y", e.mul(e.call("log", u), e.div(x, low)))
+    y = k.let("y", e.choose(e.compare("eq", low, e.const(0.0)), x, y))
+    return e.choose(e.compare("eq", u, e.const(float("inf"))), u, y)
+
+
 def _odd_ratio(e: Lanes, k: Builder, x: Expr, limit: float, above: list[float], below: list[float]) -> Expr:
     """x P(x^2) / Q(x^2), between -1 and 1. From the limit on, where the function is 1 in f32 or nearly so, it is exactly 1: GELU
     multiplies what is left of 1 with x."""
@@ -227,8 +248,8 @@ _ROWS = (
     _operator(Asinh()),
     _operator(Acosh()),
     _operator(Atanh()),
-    _library("log1p", np.log1p),
-    _library("expm1", np.expm1),
+    _operator(Expm1(), vector=_expm1, bound=4.0e-7),
+    _operator(Log1p(), vector=_log1p, bound=3.0e-7),
     _library("trunc", np.trunc),
     _library("pow", np.power),
     _library("fmod", np.fmod),

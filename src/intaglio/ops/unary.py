@@ -60,6 +60,28 @@ class Log(FloatUnary):
 
 
 @dataclass(frozen=True, slots=True)
+class Expm1(FloatUnary):
+    """exp(x) - 1, as exact near zero as elsewhere."""
+
+    NAME: ClassVar[str] = "expm1"
+    VECTOR: ClassVar[bool] = True
+
+    def compute(self, *arrays: Array) -> Array:
+        return np.expm1(arrays[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Log1p(FloatUnary):
+    """log(1 + x), as exact near zero as elsewhere."""
+
+    NAME: ClassVar[str] = "log1p"
+    VECTOR: ClassVar[bool] = True
+
+    def compute(self, *arrays: Array) -> Array:
+        return np.log1p(arrays[0])
+
+
+@dataclass(frozen=True, slots=True)
 class Sqrt(FloatUnary):
     NAME: ClassVar[str] = "sqrt"
     VECTOR: ClassVar[bool] = True

@@ -53,8 +53,10 @@ from intaglio.ops.unary import (
     Cosh,
     Erf,
     Exp,
+    Expm1,
     Floor,
     Log,
+    Log1p,
     LogicalNot,
     Neg,
     Reciprocal,
@@ -75,7 +77,7 @@ _ONES: dict[str, Op] = {
     "Log": Log(), "Sqrt": Sqrt(), "Sin": Sin(), "Cos": Cos(), "Tan": Tan(), "Arcsin": Asin(),
     "Arccos": Acos(), "Arctan": Atan(), "Sinh": Sinh(), "Cosh": Cosh(), "Arcsinh": Asinh(),
     "Arccosh": Acosh(), "Arctanh": Atanh(), "Reciprocal": Reciprocal(), "Erf": Erf(), "Floor": Floor(),
-    "Ceil": Ceil(),
+    "Ceil": Ceil(), "Expm1": Expm1(), "Log1p": Log1p(),
 }  # fmt: skip
 _ANY: dict[str, Op] = {
     "Absolute": Abs(),
@@ -156,7 +158,7 @@ def one_of_any(call: KerasCall) -> Result:
     return call.emit(_ANY[call.layer.kind], call.x)
 
 
-@function("Square", "Rsqrt", "Log1p", "Expm1", "Log2", "Log10", "Round", "StopGradient", "Copy", "Trunc")
+@function("Square", "Rsqrt", "Log2", "Log10", "Round", "StopGradient", "Copy", "Trunc")
 def few(call: KerasCall) -> Result:
     x, kind = call.x, call.layer.kind
     if kind in ("StopGradient", "Copy"):
@@ -167,10 +169,6 @@ def few(call: KerasCall) -> Result:
     match kind:
         case "Rsqrt":
             return call.emit(Reciprocal(), call.emit(Sqrt(), x))
-        case "Log1p":
-            return call.emit(Log(), call.emit(Add(), x, call.like(1.0, x)))
-        case "Expm1":
-            return call.emit(Sub(), call.emit(Exp(), x), call.like(1.0, x))
         case "Log2" | "Log10":
             return call.emit(Mul(), call.emit(Log(), x), call.like(1 / math.log(2 if kind == "Log2" else 10), x))
         case "Round" if call.option("decimals", 0) == 0:

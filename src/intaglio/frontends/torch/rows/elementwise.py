@@ -71,10 +71,12 @@ from intaglio.ops.unary import (
     Cosh,
     Erf,
     Exp,
+    Expm1,
     Floor,
     IsInf,
     IsNan,
     Log,
+    Log1p,
     LogicalNot,
     Neg,
     Reciprocal,
@@ -91,7 +93,7 @@ FUNCTIONS: dict[str, type[Op]] = {
     "asin": Asin, "arcsin": Asin, "acos": Acos, "arccos": Acos, "atan": Atan, "arctan": Atan,
     "sinh": Sinh, "cosh": Cosh, "asinh": Asinh, "acosh": Acosh, "atanh": Atanh, "erf": Erf,
     "special_erf": Erf, "sigmoid": Sigmoid, "special_expit": Sigmoid, "tanh": Tanh, "silu": Silu,
-    "mish": Mish, "hardswish": HardSwish,
+    "mish": Mish, "hardswish": HardSwish, "expm1": Expm1, "special_expm1": Expm1, "log1p": Log1p, "special_log1p": Log1p,
 }  # fmt: skip
 WHOLE: dict[str, type[Op]] = {"floor": Floor, "ceil": Ceil, "round": Round}
 ANY: dict[str, type[Op]] = {
@@ -133,7 +135,7 @@ def trunc_row(call: TorchCall) -> Answer:
     return call.emit(Sub(), x, trunc(call, x)) if call.op == "frac" else trunc(call, x)
 
 
-@row("rsqrt", "square", "expm1", "log1p", "log2", "log10", "exp2", "erfc", "sinc", "deg2rad", "rad2deg", "logit")
+@row("rsqrt", "square", "log2", "log10", "exp2", "erfc", "sinc", "deg2rad", "rad2deg", "logit")
 def derived(call: TorchCall) -> Answer:
     x = call.first()
     if call.op == "square":
@@ -143,10 +145,6 @@ def derived(call: TorchCall) -> Answer:
     match call.op:
         case "rsqrt":
             return call.emit(Reciprocal(), call.emit(Sqrt(), x))
-        case "expm1":
-            return call.emit(Sub(), call.emit(Exp(), x), one)
-        case "log1p":
-            return call.emit(Log(), call.emit(Add(), x, one))
         case "log2" | "log10":
             return call.emit(Mul(), call.emit(Log(), x), call.like(1 / math.log(2 if call.op == "log2" else 10), x))
         case "exp2":
