@@ -126,6 +126,7 @@ CASES |= {
     ),
     "chain to a truth": case(Chain((Step(Abs(), (0,)), Step(Greater(), (2, 1)))), real(20), real(20)),
 }  # fmt: skip
+_MISSING = np.array([[3, NAN, 1, 2, NAN, 0], [NAN, INF, NAN, -INF, -NAN, 5]], F)
 _WIDE = np.array([0.0, -1.0, 1.5, -1.5, 2.5, 127.4, 255.0, 1e10, -1e10, 65504.0, 1e-5], F)
 for _to in DType:
     CASES[f"cast f32 to {_to.value}"] = case(Cast(_to), _WIDE[:6] if _to in (DType.U16, DType.U32, DType.U64) else _WIDE)
@@ -244,6 +245,9 @@ CASES |= {
     "max_unpool": case(MaxUnpool((1, 1, 4, 4)), real(1, 1, 2, 2), ints(0, 3, 9, 15).reshape(1, 1, 2, 2)),
     "topk": case(TopK(3), np.array([[3, 1, 2, 3, 0, 5], [1, 1, 1, 2, 2, 0]], F)),
     "topk smallest": case(TopK(2, 0, largest=False), whole(5, 3)),
+    "topk with NaN": case(TopK(6), _MISSING),
+    "topk smallest with NaN": case(TopK(6, largest=False), _MISSING),
+    "topk of NaN, some": case(TopK(3, largest=False), _MISSING),
     "col2im": case(Col2Im((5, 4), (3, 2), (2, 1), (1, 0, 1, 1), (1, 1)), real(1, 12, 12)),
     "col2im dilated": case(Col2Im((6,), (2,), (1,), (1, 1), (2,)), real(2, 4, 6)),
     "det": case(Det(), real(2, 4, 4)),

@@ -199,13 +199,20 @@ def max_unpool(job: Job) -> Lowered:
     return job.done("max_unpool", _about(job))
 
 
+def _comes_first(value: Expr, other: Expr, largest: bool) -> Expr:
+    """NaN is above all numbers, as in numpy, PyTorch and JAX."""
+    high, low = (value, other) if largest else (other, value)
+    above = either(high.compare("gt", low), high.compare("ne", high))
+    return both(low.compare("eq", low), above)
+
+
 def topk(job: Job) -> Lowered:
     """Insertion into the k best so far: k is small, and equal numbers keep their order."""
     op, k = job.node.op, job.k
     assert isinstance(op, TopK)
     x, y, where = job.operand(0, "x"), job.writes(0, "y"), job.writes(1, "where")
     outer, size, inner = split_axis(job.type(0).shape, normal_axis(op.axis, job.type(0).rank))
-    e = Lanes.scalar(computed_in(x.dtype))
+    e, how = Lanes.scalar(computed_in(x.dtype)), "gt" if op.largest else "lt"
     if op.k == 0:
         return job.done("topk", _about(job))
     with k.loops(["o", "i"], [outer, inner]) as (o, i):
@@ -217,7 +224,8 @@ def topk(job: Job) -> Lowered:
             spot = k.var("spot", found)
 
             def better(at: Expr, value: Expr = value) -> Expr:
-                return value.compare("gt" if op.largest else "lt", e.load(y, to + at * inner))
+                other = e.load(y, to + at * inner)
+                return _comes_first(value, other, op.largest) if e.is_float else value.compare(how, other)
 
             with k.during(both(spot.compare("gt", 0), better(spot - 1))):
                 with k.when(spot.compare("lt", op.k)):

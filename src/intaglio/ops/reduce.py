@@ -199,8 +199,9 @@ class Cumsum(Op):
 
 @dataclass(frozen=True, slots=True)
 class TopK(Op):
-    """(values, i64 indices) of the `k` largest or smallest along an axis. Equal ones: the lower index first.
-    The order is always sorted: `sorted` only says whether the model relies on it."""
+    """(values, i64 indices) of the `k` largest or smallest along an axis. Equal ones: the lower index first. NaN is above all
+    numbers, as in numpy, PyTorch and JAX (ONNX Runtime puts it anywhere). The order is always sorted: `sorted` only says whether
+    the model relies on it."""
 
     NAME: ClassVar[str] = "topk"
     k: int = 1
