@@ -13,6 +13,8 @@ import pytest
 os.environ.setdefault("KERAS_BACKEND", "torch")
 keras = pytest.importorskip("keras", reason="Keras is not installed")
 
+from intaglio.errors import ModelError  # noqa: E402
+from intaglio.frontends.keras import load  # noqa: E402
 from intaglio.ir.types import DType  # noqa: E402
 from support.keras_models import assert_like_keras  # noqa: E402
 
@@ -71,4 +73,23 @@ def test_weights_alone(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.quantize("int8", config=keras.quantizers.Int8QuantizationConfig(activation_quantizer=None))
+    assert_like_keras(model, tmp_path, (".keras",))
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4", "float8"])
+def test_attention_that_keras_quantised_is_refused(mode: str, tmp_path: Path) -> None:
+    """Keras does not read such a file itself: nothing in it says that the layers inside are quantised."""
+    x = keras.Input((6, 16))
+    path = tmp_path / "m.keras"
+    quantised(keras.Model(x, L.MultiHeadAttention(2, 8)(x, x)), mode).save(path)
+    with pytest.raises(ModelError, match="more variables for it than the 2 that its options ask for") as caught:
+        load(path, dims={}, shapes={})
+    assert caught.value.hint and "before it is quantised" in caught.value.hint
+
+
+def test_lora_weights_are_part_of_the_kernel_in_a_file(tmp_path: Path) -> None:
+    model = dense()
+    model.layers[0].enable_lora(2)
+    rng = np.random.default_rng(1)
+    model.set_weights([rng.standard_normal(w.shape).astype(np.float32) for w in model.get_weights()])
     assert_like_keras(model, tmp_path, (".keras",))

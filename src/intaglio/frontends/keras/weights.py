@@ -128,9 +128,19 @@ class Weights:
     def _path(self, layer: Layer, role: str) -> str:
         if layer in self._faults:
             raise self._faults[layer]
-        if not self._legacy and all(leaf.role != role for leaf in leaves(layer)):
+        own = {leaf.role: leaf.path.rpartition("/") for leaf in leaves(layer)}
+        if not self._legacy and role not in own:
             raise Fault("bad-tensor", f"its options do not go with the weights {quoted(role)} that it needs", "save it again")
-        return self._paths.get((layer, role), "/missing")
+        path = self._paths.get((layer, role), "/missing")
+        if not self._legacy and not layer.custom:
+            self._check_count(path, 1 + max(int(number) for folder, _, number in own.values() if folder == own[role][0]))
+        return path
+
+    def _check_count(self, path: str, count: int) -> None:
+        """Variables that nobody asks for change what a layer computes, such as scales of quantised weights."""
+        if self.store.shape(f"{path.rpartition('/')[0]}/{count}") is not None:
+            hint = "save the model before it is quantised, and use `--quantize int8 --calibrate DATA`"
+            raise Fault("bad-tensor", f"the file has more variables for it than the {count} that its options ask for", hint)
 
     def _find(self, model: Model) -> None:
         """By the way of naming groups that finds the most arrays: a number means another layer in another way."""
