@@ -202,7 +202,7 @@ def _dense(numbers: Any) -> Array:
 
 
 def _scores(model: Any, rows: Array) -> Array | None:
-    ask: Callable[[Array], Any] | None = getattr(model, "predict_proba", None) or getattr(model, "decision_function", None)
+    ask: Callable[[Array], Any] | None = getattr(model, "decision_function", None) or getattr(model, "predict_proba", None)
     if ask is None:
         return None
     scores = ask(rows)
