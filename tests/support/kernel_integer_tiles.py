@@ -198,4 +198,5 @@ INTEGER_TILES: dict[str, Case] = {
     "bytes pooled of u8": case(MaxPool((2, 2), (2, 2), (0, 0, 0, 0), layout=Layout.NHWC), numbers(1, 4, 6, 16, dtype=np.uint8)),
     "lanes of a mean": case(QMean((1, 2), True, 3, *mean_factor(0.02 / 0.015, 20), -4), numbers(2, 4, 5, 23)),
     "lanes of a sum over an axis": case(QMean((1,), False, -128, *quantize_multiplier(0.011), -4), numbers(2, 30, 16)),
+    "lanes of a sum, once": case(QMean((1,), False, -7, *quantize_multiplier(5 / 13), 4, scaling="once"), numbers(9, 3, 23)),
 }

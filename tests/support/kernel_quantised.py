@@ -213,6 +213,7 @@ QUANTISED: dict[str, Case] = {
     "qsoftmax of u8 to i16": case(QSoftmax(0.05, 1.0, DType.I16), image(2, 5, dtype=np.uint8)),
     "qmean": case(QMean((1, 2), True, 3, *mean_factor(0.02 / 0.015, 20), -4), image(2, 4, 5, 3)),
     "qmean as a sum": case(QMean((1,), False, 3, *quantize_multiplier(0.02 / 0.3), -4), image(3, 9)),
+    "qmean as a sum, rounded once": case(QMean((1,), False, 3, *quantize_multiplier(5 / 13), -4, scaling="once"), image(9, 9)),
     "qresize": case(QResize((1, 7, 9, 2), half_pixel=True), image(1, 4, 5, 2)),
     "qresize aligned": case(QResize((1, 7, 9, 2), align_corners=True), image(1, 4, 5, 2)),
     "hybrid_matmul": case(HybridMatMul(), real(3, 11), image(7, 11), np.abs(real(7)), real(7), constant=[1, 2, 3]),

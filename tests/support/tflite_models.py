@@ -167,11 +167,11 @@ def one_operator(
     return writer.finish()
 
 
-def all_by_litert(path: Path, steps: list[list[Array]]) -> list[list[Array]]:
+def all_by_litert(path: Path, steps: list[list[Array]], kernels: str = "BUILTIN_REF") -> list[list[Array]]:
     """The outputs of every step."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    interpreter: Any = Interpreter(model_path=str(path), experimental_op_resolver_type=OpResolverType.BUILTIN_REF)
+    interpreter: Any = Interpreter(model_path=str(path), experimental_op_resolver_type=OpResolverType[kernels])
     interpreter.allocate_tensors()
     results = []
     for feeds in steps:
@@ -195,11 +195,11 @@ def all_by_reference(path: Path, steps: list[list[Array]]) -> list[list[Array]]:
     return results
 
 
-def assert_like_litert(data: bytes, folder: Path, *steps: list[Array], bound: float = 1e-5) -> None:
+def assert_like_litert(data: bytes, folder: Path, *steps: list[Array], bound: float = 1e-5, kernels: str = "BUILTIN_REF") -> None:
     """Integers equal; floats within a part of the largest number."""
     path = folder / "one.tflite"
     path.write_bytes(data)
-    expected, got = all_by_litert(path, list(steps)), all_by_reference(path, list(steps))
+    expected, got = all_by_litert(path, list(steps), kernels), all_by_reference(path, list(steps))
     for wanted, made in zip(chain(*expected), chain(*got), strict=True):
         assert wanted.size == made.size and wanted.dtype == made.dtype
         if wanted.dtype.kind == "f":

@@ -199,7 +199,7 @@ def mean_of(job: Job) -> Mean | str:
     if reason := _no_vectors(job, channels):
         return reason
     bound = count * size_of(job.type(0).dtype, op.x_zero)
-    scaling = scaling_by(job.isa, "twice", np.array([op.multiplier]), np.array([op.shift]), bound)
+    scaling = scaling_by(job.isa, op.scaling, np.array([op.multiplier]), np.array([op.shift]), bound)
     return scaling if isinstance(scaling, str) else Mean(outer, count, channels, scaling)
 
 

@@ -115,7 +115,8 @@ def qmean(job: Job) -> Lowered:
             value = whole(x, base + offset_of(inner, [strides[a] for a in axes]))
             centred = Op("sub", (value, number(op.x_zero)), I32) if op.x_zero else value
             k.assign(total, Op("add", (total, centred), I32))
-        result = Op("add", (scaled(total, number(op.multiplier), number(op.shift), "scale32"), number(op.y_zero)), I32)
+        how = "scale_once" if op.scaling == "once" else "scale32"
+        result = Op("add", (scaled(total, number(op.multiplier), number(op.shift), how), number(op.y_zero)), I32)
         k.store(y, offset_of(at, list(to)), bounded(k.let("v", result), op.low, op.high, y.dtype))
     return job.done("qmean", f"qmean over axes {list(axes)}, {list(shape)} -> {list(job.node.output.shape)}")
 

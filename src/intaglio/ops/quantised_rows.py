@@ -13,7 +13,7 @@ from intaglio.ir.types import DType, Layout, TensorType
 from intaglio.ops.base import BadOperator, Op, normal_axes
 from intaglio.ops.control import need
 from intaglio.ops.conv import window_output
-from intaglio.ops.fixed_point import clamp, doubling_high_multiply, quantize_multiplier, rounding_shift, scale32, wrap32
+from intaglio.ops.fixed_point import clamp, doubling_high_multiply, quantize_multiplier, rounding_shift, scale32, scale_once, wrap32
 from intaglio.ops.gemmlowp import exp_on_negative_values, one_over_one_plus
 from intaglio.ops.reduce import reduced_shape
 
@@ -65,7 +65,8 @@ class QSoftmax(Op):
 
 @dataclass(frozen=True, slots=True)
 class QMean(Op):
-    """The sum of x - x_zero along axes, scaled, plus y_zero; for a mean the factor has the count in it (`mean_factor`)."""
+    """The sum of x - x_zero along axes, scaled, plus y_zero; for a mean the factor has the count in it (`mean_factor`). `scaling`:
+    rounded "twice", as LiteRT's reference kernels do it, or "once"."""
 
     NAME: ClassVar[str] = "qmean"
     axes: tuple[int, ...] = ()
@@ -76,6 +77,7 @@ class QMean(Op):
     y_zero: int = 0
     low: int = -128
     high: int = 127
+    scaling: str = "twice"
 
     def infer(self, *types: TensorType | None) -> tuple[TensorType, ...]:
         x = need(self.NAME, types, 1, 1)[0]
@@ -86,7 +88,8 @@ class QMean(Op):
         assert x is not None
         axes = normal_axes(self.axes, x.ndim)
         total = np.sum(x.astype(np.int64) - self.x_zero, axis=axes, keepdims=self.keepdims)
-        scaled = scale32(np.asarray(total), np.asarray(self.multiplier), np.asarray(self.shift))
+        scale = scale_once if self.scaling == "once" else scale32
+        scaled = scale(np.asarray(total), np.asarray(self.multiplier), np.asarray(self.shift))
         return (clamp(scaled + self.y_zero, self.low, self.high, x.dtype),)
 
     def macs(self, types: list[TensorType | None], out: TensorType) -> int:

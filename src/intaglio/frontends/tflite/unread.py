@@ -11,6 +11,7 @@ _INT8 = 9  # TensorType
 _INTEGERS = (7, _INT8)  # and INT16
 _BLOCKS = "the reference kernels of LiteRT do not know scales for blocks of weights"
 _COLUMNS = "LiteRT reads one scale where a matrix of `BATCH_MATMUL` has one for each column"
+_SUM = "the reference kernel of LiteRT leaves the result of a `SUM` of 8 or 16 bits unset"
 _SVDF = "LiteRT takes the state of an `SVDF` for one of 16 bits; 8 bits are TFLite Micro's own"
 _MERGED = "LiteRT writes beyond the state of a `BIDIRECTIONAL_SEQUENCE_LSTM` that merges its outputs in batches"
 
@@ -34,6 +35,8 @@ def unread(path: Path) -> str | None:
                 q = quantised[operator.Inputs(1)]
                 if first.Type() in _INTEGERS and q is not None and q.ScaleLength() > 1:
                     return _COLUMNS
+            if kind == tflite.BuiltinOperator.SUM and first.Type() in _INTEGERS:
+                return _SUM
             state = graph.Tensors(max(operator.Inputs(4), 0)) if operator.InputsLength() > 4 else first
             if kind == tflite.BuiltinOperator.SVDF and state.Type() == _INT8:
                 return _SVDF

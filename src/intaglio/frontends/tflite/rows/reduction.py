@@ -38,7 +38,9 @@ def reduction(call: TFLiteCall) -> None:
         info = np.iinfo(x.dtype.numpy)
         real = x_scale / y_scale
         multiplier, shift = quantize_multiplier(real) if kind == "sum" or count == 0 else mean_factor(real, count)
-        call.give(call.emit(QMean(axes, keep, x_zero, multiplier, shift, y_zero, int(info.min), int(info.max)), x))
+        # Sums of i8 and i16: the reference kernel leaves them unset; the others of LiteRT, and TFLite Micro, round the real number.
+        scaling = "once" if kind == "sum" and x.dtype is not DType.U8 and shift < 31 else "twice"
+        call.give(call.emit(QMean(axes, keep, x_zero, multiplier, shift, y_zero, int(info.min), int(info.max), scaling), x))
         return
     if x.dtype in _QUANTISED and kind == "prod" and call.tensor(0).quant is not None:
         _quantised_product(call, x, axes, keep)
