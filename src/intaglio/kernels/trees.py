@@ -149,7 +149,8 @@ class Leaves:
         k, e = self.k, self.e
         for n, total in enumerate(self.totals):
             self._write(idx(n), total)
-        if not self.totals:
+        complete = self.places is None and self.base is None and self.op.aggregate != "average"
+        if not self.totals and not complete:
             with k.loop("j", 0, self.op.targets) as j:
                 self._write(j, e.load(self.sums, self.first + j))
 
