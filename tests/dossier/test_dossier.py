@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,12 +12,15 @@ from pathlib import Path
 import pytest
 
 import intaglio as api
+from intaglio import ops
 from intaglio.dossier.coverage import coverage_of
 from intaglio.dossier.decisions import decisions_of, find_llvm
 from intaglio.dossier.facts import Wanted, gather
+from intaglio.dossier.meaning import FORMULAS, meaning_of
 from intaglio.dossier.memory import program_of, prove
 from intaglio.dossier.page import page
 from intaglio.ir.files import read_network
+from intaglio.ops.base import REGISTRY
 from intaglio.package.manifest import read_manifest, target_of
 from support.building import needs_gcc
 from support.commands import DIGITS, Intaglio
@@ -24,6 +29,14 @@ from support.small_networks import images
 
 pytest.importorskip("scipy")
 pytest.importorskip("unicorn")
+
+
+def test_every_operator_has_a_meaning() -> None:
+    for path in pkgutil.iter_modules(ops.__path__):
+        importlib.import_module(f"{ops.__name__}.{path.name}")
+    assert len(REGISTRY) > 150
+    assert not [name for name, kind in REGISTRY.items() if not meaning_of(kind)]
+    assert not set(FORMULAS) - set(REGISTRY)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import platform
 import shutil
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.dossier.coverage import Coverage, coverage_of
-from intaglio.dossier.meaning import FORMULAS
+from intaglio.dossier.meaning import meaning_of
 from intaglio.dossier.memory import MemoryProof, program_of, prove
 from intaglio.dossier.numerics import ErrorBound, numeric_bounds
 from intaglio.dossier.timing import TimeBounds, time_bounds
@@ -148,9 +147,7 @@ def _requirements(network: Network | None, manifest: Manifest) -> tuple[Requirem
     for node in flat_nodes(network.graph.nodes):
         name, kind = node.op.NAME, type(node.op)
         used[name] = used.get(name, 0) + 1
-        text = inspect.cleandoc(kind.__doc__ or "")
-        told = "" if text.startswith(f"{kind.__name__}(") else text.split("\n\n")[0].replace("\n", " ")
-        meaning[name] = FORMULAS.get(name, told), f"{kind.__module__}.{kind.__qualname__}.reference"
+        meaning[name] = meaning_of(kind), f"{kind.__module__}.{kind.__qualname__}.reference"
     return tuple(Requirement(name, *meaning[name], count) for name, count in sorted(used.items()))
 
 

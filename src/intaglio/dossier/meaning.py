@@ -2,32 +2,69 @@
 
 from __future__ import annotations
 
+import inspect
+
+from intaglio.ops.base import Op
+
 FORMULAS: dict[str, str] = {
     "abs": "y = |x|",
+    "acos": "y = arccos(x)",
+    "acosh": "y = arcosh(x)",
     "add": "y = a + b",
+    "asin": "y = arcsin(x)",
+    "asinh": "y = arsinh(x)",
+    "atan": "y = arctan(x)",
+    "atanh": "y = artanh(x)",
     "average_pool": "y[i] = sum over the window of x / number of elements in the window",
     "batch_norm": "y = (x - mean[c]) / sqrt(variance[c] + epsilon) * scale[c] + bias[c]",
+    "bitwise_and": "y = a and b, bit by bit",
+    "bitwise_not": "y = not x, bit by bit",
+    "bitwise_or": "y = a or b, bit by bit",
+    "bitwise_xor": "y = either a or b, bit by bit",
     "cast": "y = x in another type: floats round to nearest even, integers keep their low bits",
+    "ceil": "y = the smallest whole number that is not below x",
     "clip": "y = min(max(x, low), high)",
     "concat": "y = the operands one after the other along the axis",
     "conv": "y[n, o, p] = f(bias[o] + sum over c, k of x[n, c, stride * p + dilation * k - pad] * w[o, c, k]), f: what is joined",
     "conv_transpose": "y[n, o, q] = bias[o] + sum over c, p, k with stride * p + dilation * k - pad = q of x[n, c, p] * w[c, o, k]",
+    "copy": "y = x",
     "cos": "y = cos(x)",
+    "cosh": "y = cosh(x)",
+    "cumsum": "y[i] = sum over j <= i of x[j] along the axis; without x[i], or from the end, where asked",
     "dequantize": "y = scale * (x - zero)",
     "div": "y = a / b; integers truncate",
+    "einsum": "y = sum over the letters that the result does not have of the product of the operands",
     "elu": "y = x for x > 0, otherwise alpha * (exp(x) - 1)",
+    "equal": "y = (a = b)",
+    "erf": "y = erf(x)",
     "exp": "y = exp(x)",
     "expand": "y = x, repeated along axes of size 1",
+    "expm1": "y = exp(x) - 1",
+    "floor": "y = the largest whole number that is not above x",
     "gather": "y = x[index] along the axis; an index outside is an error",
+    "gather_elements": "y[i, j] = x[index[i, j], j] along the axis; an index outside is an error",
+    "gather_nd": "y[i] = x[index[i]], where a row of the index names an element or a part; an index outside is an error",
     "gelu": "y = x * (1 + erf(x / sqrt(2))) / 2, or its form with tanh",
+    "greater": "y = (a > b)",
+    "greater_equal": "y = (a >= b)",
     "gru": "gated recurrent unit: z, r = sigmoid(...), h' = (1 - z) * tanh(...) + z * h",
     "hard_sigmoid": "y = min(max(alpha * x + beta, 0), 1)",
     "hard_swish": "y = x * min(max(x / 6 + 1/2, 0), 1)",
+    "is_inf": "y = (x is infinite)",
+    "is_nan": "y = (x is not a number)",
     "layer_norm": "y = (x - mean(x)) / sqrt(variance(x) + epsilon) * scale + bias, over the last axes",
     "leaky_relu": "y = x for x >= 0, otherwise alpha * x",
+    "less": "y = (a < b)",
+    "less_equal": "y = (a <= b)",
     "log": "y = ln(x)",
+    "log1p": "y = ln(1 + x)",
     "log_softmax": "y[i] = x[i] - max(x) - ln(sum over j of exp(x[j] - max(x)))",
+    "logical_and": "y = a and b",
+    "logical_not": "y = not x",
+    "logical_or": "y = a or b",
+    "logical_xor": "y = either a or b",
     "lookup": "y = table[x], x of 8 bits",
+    "lp_pool": "y[i] = (sum over the window of |x|^p)^(1/p)",
     "lstm": "long short-term memory: i, o, f = sigmoid(...), c' = f * c + i * tanh(...), h' = o * tanh(c')",
     "matmul": "y[i, j] = f(bias[j] + sum over k of a[i, k] * b[k, j]), f: what is joined to it",
     "max": "y = max(a, b)",
@@ -36,6 +73,10 @@ FORMULAS: dict[str, str] = {
     "mul": "y = a * b",
     "neg": "y = -x",
     "pad": "y = x, with a constant, its edge or its mirror around it",
+    "pairwise_coupling": (
+        "y = the probabilities of the classes whose ratios are nearest to those of the pairs (Wu, Lin and "
+        "Weng's second method)"
+    ),
     "pow": "y = a to the power of b",
     "prelu": "y = x for x >= 0, otherwise slope * x",
     "qadd": "y = clamp(y0 + M_y((M_a(a - a0) << s) + (M_b(b - b0) << s))), M: a rounded 31-bit factor and a shift",
@@ -51,16 +92,35 @@ FORMULAS: dict[str, str] = {
     "requantize": "y = clamp(y0 + M(x - x0))",
     "reshape": "y = x, the same elements in the same order",
     "resize": "y = x at other places of its grid: nearest, linear or cubic",
+    "scatter_elements": "y = x, with y[index[i, j], j] = update[i, j], or joined to what is there, along the axis",
+    "scatter_nd": "y = x, with y[index[i]] = update[i], or joined to what is there",
     "select": "y = a where the branch was taken, otherwise b",
+    "selu": "y = gamma * x for x > 0, otherwise gamma * alpha * (exp(x) - 1)",
     "sigmoid": "y = 1 / (1 + exp(-x))",
+    "sign": "y = -1, 0 or 1, as x is below, at or above 0",
     "silu": "y = x / (1 + exp(-x))",
     "sin": "y = sin(x)",
+    "sinh": "y = sinh(x)",
     "slice": "y = x[start : stop : step]",
     "softmax": "y[i] = exp(x[i] - max(x)) / sum over j of exp(x[j] - max(x))",
     "softplus": "y = ln(1 + exp(x))",
     "sqrt": "y = sqrt(x)",
     "sub": "y = a - b",
+    "tan": "y = tan(x)",
     "tanh": "y = tanh(x)",
+    "thresholded_relu": "y = x for x > alpha, otherwise 0",
+    "tile": "y = x, several times along each axis",
     "transpose": "y = x with its axes in another order",
+    "tree_ensemble": (
+        "y[t] = base[t] + sum (or mean, least, largest) over the trees of weight[leaf, t]; left where "
+        "x[feature] <= threshold, and where x is missing as the node says"
+    ),
     "where": "y = a where the condition holds, otherwise b",
 }
+
+
+def meaning_of(kind: type[Op]) -> str:
+    """The formula of an operator, or what its class says of itself."""
+    text = inspect.cleandoc(kind.__doc__ or "")
+    told = "" if text.startswith(f"{kind.__name__}(") else text.split("\n\n")[0].replace("\n", " ")
+    return FORMULAS.get(kind.NAME, told)

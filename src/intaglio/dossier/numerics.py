@@ -13,7 +13,7 @@ from intaglio.ir.graph import Array, Graph
 from intaglio.ir.operator import BadOperator
 from intaglio.package.manifest import Manifest
 from intaglio.package.vectors import random_inputs
-from intaglio.run.error_bounds import Known, error_bounds
+from intaglio.run.error_bounds import Known, some_error_bounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,11 @@ class ErrorBound:
         return self.bound / self.largest if self.largest else 0.0
 
 
+_INTEGERS = "exact: integers, equal to the reference bit for bit"
+_INDICES = ("arg_reduce", "topk", "nonzero", "quantize", "cast")
+_INDEX = "integers made of floats: exact but where a float is within its error of another, or of half-way"
+
+
 def numeric_bounds(folder: Path, manifest: Manifest) -> tuple[ErrorBound, ...]:
     """Of the model as it was imported, where each value still has its own operator."""
     floats = [layer for layer in manifest.layers if any(info.dtype.startswith(("f", "bf")) for info in layer.outputs)]
@@ -36,11 +41,12 @@ def numeric_bounds(folder: Path, manifest: Manifest) -> tuple[ErrorBound, ...]:
     found = []
     for layer in manifest.layers:
         if layer not in floats:
-            found.append(ErrorBound(layer.index, layer.name, "exact: integers, equal to the reference bit for bit"))
+            found.append(ErrorBound(layer.index, layer.name, _INDEX if floats and layer.op in _INDICES else _INTEGERS))
             continue
         names = [info.name for info in layer.outputs]
         if any(name not in known for name in names):
-            found.append(ErrorBound(layer.index, layer.name, reason or "no value of the model: it was made by a pass"))
+            why = reason or "no bound: a pass made it, or its operator or one before it has no rule"
+            found.append(ErrorBound(layer.index, layer.name, why))
             continue
         largest = max(float(np.abs(known[name].value).max(initial=0.0)) for name in names)
         bound = max(float(known[name].error.max(initial=0.0)) for name in names)
@@ -60,11 +66,9 @@ def _known(folder: Path, manifest: Manifest) -> tuple[dict[str, Known], str]:
         graph = read_source(folder / source, {}, shapes, None, {}, lambda note: None).graph
         arrays = {value.name: array for value, array in zip(graph.inputs, _inputs(folder, graph), strict=True)}
         winograd = any("winograd" in layer.kernel for layer in manifest.layers)
-        found = error_bounds(graph, arrays, winograd=winograd)
+        found = some_error_bounds(graph, arrays, winograd=winograd)
     except (IntaglioError, BadOperator, ValueError) as error:
         return {}, f"the model cannot be read again: {error}"
-    if found is None:
-        return {}, "an operator of the network has no rule for it"
     return {value.origin or value.name: found[value.name] for value in graph.values() if value.name in found}, ""
 
 

@@ -26,6 +26,7 @@ from intaglio.ops.base import Op, normal_axis
 from intaglio.ops.control import Copy
 from intaglio.ops.conv import Conv, ConvTranspose
 from intaglio.ops.matmul import MatMul
+from intaglio.ops.trees import BASE, FEATURES, ROOTS, THRESHOLDS, WEIGHTS, TreeEnsemble
 
 U = 2.0**-24
 FUNCTION = (
@@ -60,16 +61,21 @@ Rule = Callable[[Node, list[Known]], Known | None]
 
 def error_bounds(graph: Graph, inputs: Mapping[str, Array], *, winograd: bool = False) -> dict[str, Known] | None:
     """Of every value, by name. None where an operator has no rule. `winograd`: 3x3 convolutions may be computed by it."""
+    found = some_error_bounds(graph, inputs, winograd=winograd)
+    return found if all(value.name in found for node in graph.nodes for value in node.outputs) else None
+
+
+def some_error_bounds(graph: Graph, inputs: Mapping[str, Array], *, winograd: bool = False) -> dict[str, Known]:
+    """The same, without the values that an operator without a rule makes, and without those behind them."""
     known: dict[Value, Known] = {v: Known.exactly(inputs[v.name]) for v in graph.inputs}
     with np.errstate(all="ignore"):
         for node in graph.nodes:
-            if node.when is not None or len(node.outputs) != 1:
-                return None
-            given = [known[v] if v.data is None else Known.exactly(v.data) for v in node.inputs if v is not None]
-            made = _bound(node, given, winograd)
-            if made is None:
-                return None
-            known[node.output] = made
+            operands = [v for v in node.inputs if v is not None]
+            if node.when is not None or len(node.outputs) != 1 or any(v.data is None and v not in known for v in operands):
+                continue
+            made = _bound(node, [known[v] if v.data is None else Known.exactly(v.data) for v in operands], winograd)
+            if made is not None:
+                known[node.output] = made
     return {value.name: found for value, found in known.items()}
 
 
@@ -145,6 +151,41 @@ def _exp(node: Node, given: list[Known]) -> Known:
     (x,) = given
     y = _run(node.op, x.value)
     return Known(y, y, y * np.expm1(x.error + 2 * U * x.magnitude) + FUNCTION * U * y + TINY)
+
+
+def _expm1(node: Node, given: list[Known]) -> Known:
+    (x,) = given
+    y = _run(node.op, x.value)
+    return Known(y, np.abs(y), (np.abs(y) + 1) * np.expm1(x.error) + FUNCTION * U * np.abs(y) + TINY)
+
+
+def _log1p(node: Node, given: list[Known]) -> Known:
+    (x,) = given
+    y, least = _run(node.op, x.value), 1 + x.value - x.error
+    error = np.where(x.error == 0, 0, np.where(least > 0, x.error / np.maximum(least, 1e-300), np.inf))
+    return Known(y, np.abs(y), error + FUNCTION * U * np.abs(y) + TINY)
+
+
+def _trees(node: Node, given: list[Known]) -> Known | None:
+    """Sums of the leaves that are reached, where no feature is so near to a threshold that it may go the other way. Sums of whole
+    numbers in place of floats (`kernels/tree_tables.py`) are nearer than this."""
+    op, x = node.op, given[0]
+    assert isinstance(op, TreeEnsemble)
+    if op.aggregate not in ("sum", "average"):
+        return None
+    features, thresholds = given[FEATURES].value.astype(np.int64), given[THRESHOLDS].value
+    for feature in np.unique(features):
+        at = np.sort(thresholds[features == feature])
+        low, high = x.value[:, feature] - x.error[:, feature], x.value[:, feature] + x.error[:, feature]
+        if np.any((x.error[:, feature] > 0) & (np.searchsorted(at, low) != np.searchsorted(at, high, "right"))):
+            return None
+    tables, sizes = ([x.value.astype(np.float32), *_stored(node, given[1:], 1)] for _ in range(2))
+    for n in (WEIGHTS, BASE):
+        tables[n], sizes[n] = given[n].value, np.abs(given[n].value)
+    y, magnitude = _run(op, *tables), _run(op, *sizes)
+    trees = len(given[ROOTS].value)
+    largest = float(np.abs(given[WEIGHTS].value).max(initial=0.0)) * trees + float(np.abs(given[BASE].value).max(initial=0.0))
+    return Known(y, magnitude, (trees + 3) * U * (magnitude + largest / 64) + TINY)
 
 
 def _sqrt(node: Node, given: list[Known]) -> Known:
@@ -301,6 +342,7 @@ def _dequantised(node: Node, given: list[Known]) -> Known:
 RULES: dict[type[Op], Rule] = {
     binary.Add: _sum, binary.Sub: _sum, binary.Mul: _product, binary.Div: _quotient, binary.Max: _extreme, binary.Min: _extreme,
     binary.Where: _where, activation.LeakyRelu: _scaled(1.0), activation.Elu: _scaled(1.0), unary.Exp: _exp, unary.Sqrt: _sqrt,
+    unary.Expm1: _expm1, unary.Log1p: _log1p, TreeEnsemble: _trees,
     Conv: _products, ConvTranspose: _products, MatMul: _products, pool.AveragePool: _averages, pool.MaxPool: _largest,
     reduce.Reduce: _reduced, reduce.Softmax: _softmax, norm.LayerNorm: _layer_norm, norm.BatchNorm: _batch_norm, move.Pad: _pad,
     convert.Quantize: _quantised, convert.Dequantize: _dequantised,
@@ -316,4 +358,4 @@ def outside(got: Array, bound: Known) -> int:
     return int(np.count_nonzero(wrong & ~(np.isnan(wide) & np.isnan(bound.value))))
 
 
-__all__ = ["Known", "error_bounds", "outside"]
+__all__ = ["Known", "error_bounds", "outside", "some_error_bounds"]
