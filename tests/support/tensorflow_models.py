@@ -1,4 +1,4 @@
-"""Run by an interpreter that has TensorFlow: writes a SavedModel and a frozen graph, an input, and what TensorFlow computes."""
+"""Run by an interpreter that has TensorFlow: writes two SavedModels and a frozen graph, an input, and what TensorFlow computes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,20 @@ def main(folder: Path) -> None:
             y = tf.nn.relu(tf.nn.conv2d(image, self.kernel, 2, "SAME"))
             return tf.nn.softmax(tf.reduce_mean(y, axis=(1, 2)) @ self.weights)
 
+    class Two(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.weights = tf.Variable(weights)
+
+        @tf.function(input_signature=[tf.TensorSpec((1, 4), tf.float32)])  # type: ignore[untyped-decorator]
+        def encode(self, x: Any) -> Any:
+            return {"code": tf.tanh(x @ self.weights), "sum": tf.reduce_sum(x)}
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 5), tf.float32)])  # type: ignore[untyped-decorator]
+        def decode(self, code: Any) -> Any:
+            return {"y": code @ tf.transpose(self.weights)}
+
+    two = Two()
+    tf.saved_model.save(two, str(folder / "two"), signatures={"encode": two.encode, "decode": two.decode})
     network, x = Network(), rng.standard_normal((1, 8, 8, 3)).astype(np.float32)
     tf.saved_model.save(network, str(folder / "saved"))
     frozen = freezing.convert_variables_to_constants_v2(network.__call__.get_concrete_function())

@@ -72,8 +72,8 @@ def read_source(
         return Source(network.graph, _digest(path), "ir", network.choices, network.placement, network.stage)
     if name:
         _clean_name(name)
-    if signature is not None and kind != "tflite":
-        raise UserError("bad-option", "`--signature` is for TFLite models", hint="omit it")
+    if signature is not None and kind not in WITH_SIGNATURES:
+        raise UserError("bad-option", "`--signature` is for TFLite models and SavedModels", hint="omit it")
     if kind != "torch" and BY_MODEL in [*dims.values(), *(size for shape in shapes.values() for size in shape)]:
         what = f"`..` takes the bounds of a dimension from the model, and models of {TITLES.get(kind, 'ONNX')} have none"
         raise UserError("bad-option", what, hint="give them: `--dim T=1..512`, `--shape in0=1,1..512,64`")
@@ -83,7 +83,7 @@ def read_source(
         known = {"states": list(states.items()), "constants": constants, "most": most, "lengths": lengths, "random": random}
         graph, notes = load(path, dims=dims, shapes=shapes, name=name, **known)  # type: ignore[arg-type]
     else:
-        if random != "0" and kind not in ("tflite", "torch"):
+        if random != "0" and kind not in (*WITH_SIGNATURES, "torch"):
             raise UserError("bad-option", "`--random` is for ONNX, PyTorch and TFLite models", hint="omit it")
         if lengths:
             raise UserError("bad-option", "`--length` is for ONNX models", hint="omit it")
@@ -92,7 +92,7 @@ def read_source(
         if states or constants:
             hint = f"a {TITLES[kind]} model defines its own state"
             raise UserError("bad-option", "`--state` is for ONNX models", hint=hint)
-        asked = {**chosen(kind, signature, most), **({"random": random} if kind in ("tflite", "torch") else {})}
+        asked = {**chosen(kind, signature, most), **({"random": random} if kind in (*WITH_SIGNATURES, "torch") else {})}
         graph, notes = front_end(kind).load(path, dims=dims, shapes=shapes, name=name, **asked)
     for text in notes:
         note(text)
@@ -104,26 +104,34 @@ Chosen = str | Mapping[str, int] | None
 
 def chosen(kind: str, signature: str | None, most: Mapping[str, int] | None = None) -> dict[str, Chosen]:
     """What the front end of a kind of model is asked for beside shapes."""
-    return {"signature": signature} if kind == "tflite" else {"most": most} if kind == "torch" else {}
+    return {"signature": signature} if kind in WITH_SIGNATURES else {"most": most} if kind == "torch" else {}
 
 
 def signatures(path: Path) -> list[str]:
     """Networks of a file that has several; none: it is one."""
-    if kind_of(path) != "tflite":
-        return []
-    from intaglio.frontends.tflite.signatures import signatures_of
-
-    return signatures_of(path)
+    of = _signatures_of_kind(path)
+    return of.signatures_of(path) if of is not None else []
 
 
 def check_together(path: Path, keys: Collection[str]) -> None:
     """Can these signatures of a file be entry points of one package?"""
-    if kind_of(path) == "tflite":
-        from intaglio.frontends.tflite import signatures as own
+    of = _signatures_of_kind(path)
+    if of is not None:
+        of.check_together(path, keys)
 
-        own.check_together(path, keys)
+
+class _Signatures(Protocol):
+    def signatures_of(self, path: Path) -> list[str]: ...
+
+    def check_together(self, path: Path, keys: Collection[str]) -> None: ...
 
 
+def _signatures_of_kind(path: Path) -> _Signatures | None:
+    module = WITH_SIGNATURES.get(kind_of(path))
+    return None if module is None else cast(_Signatures, importlib.import_module(f"intaglio.frontends.{module}"))
+
+
+WITH_SIGNATURES = {"tflite": "tflite.signatures", "saved_model": "saved_model"}  # kinds, and the modules that know of theirs
 _FROZEN = b"\n"  # a list of nodes comes first; ONNX starts with its version
 TITLES = {"tflite": "TFLite", "torch": "PyTorch", "keras": "Keras", "saved_model": "SavedModel", "jax": "JAX"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zipfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,11 @@ def keep_model(path: Path, format: str, folder: Path, later: Later = at_once) ->
         (folder / "ir").mkdir(exist_ok=True)
         later(partial(_copy, path, folder / "ir" / f"source{suffix}"))
         return f"ir/source{suffix}"
+    if format == "saved_model":
+        suffix = ".savedmodel" if path.is_dir() else ".pb"
+        (folder / "ir").mkdir(exist_ok=True)
+        later(partial(_pack if path.is_dir() else _copy, path, folder / "ir" / f"source{suffix}"))
+        return f"ir/source{suffix}"
     if format == "onnx" and copy_model(path, folder / "ir" / "source.onnx", later):
         return "ir/source.onnx"
     return None
@@ -29,6 +35,15 @@ def keep_model(path: Path, format: str, folder: Path, later: Later = at_once) ->
 
 def _copy(path: Path, target: Path) -> None:
     shutil.copyfile(path, target)
+
+
+def _pack(path: Path, target: Path) -> None:
+    """A folder as one archive, the same bytes for the same files."""
+    with zipfile.ZipFile(target, "w") as archive:
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            entry = zipfile.ZipInfo(file.relative_to(path).as_posix())
+            with open(file, "rb") as source, archive.open(entry, "w", force_zip64=True) as place:
+                shutil.copyfileobj(source, place)
 
 
 def _keras_suffix(path: Path) -> str:

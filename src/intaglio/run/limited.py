@@ -2,7 +2,7 @@
 
 A loop that data ends does not have to end for the data at hand. Its runtime cannot be stopped from within, and what the loop
 collects fills the memory. So a package with such a loop (`has_loops`) runs the runtime of its model in a child. All other packages
-run it in this process.
+run it in this process, except TensorFlow, whose libraries may not fit with others that are loaded.
 
     parent                                  child
     (path, manifest, extra)         ->      model_reference
@@ -52,7 +52,7 @@ def limit(usual: float) -> float:
 
 def reference_within(path: Path, manifest: Manifest, extra: tuple[str, ...] = (), usual: float = VALIDATE_SECONDS) -> Reference:
     """The vendor's runtime for the model in a package; with limits where it has a loop that may not end."""
-    if has_loops(manifest) and hasattr(os, "fork"):
+    if (has_loops(manifest) or path.suffix in (".savedmodel", ".pb")) and hasattr(os, "fork"):
         return Limited(path, manifest, extra, limit(usual))
     return model_reference(path, manifest, extra)
 

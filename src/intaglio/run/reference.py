@@ -279,4 +279,8 @@ def model_reference(path: Path, manifest: Manifest, extra: tuple[str, ...] = ())
         from intaglio.run.jax_model import JaxModel
 
         return JaxModel(path)
+    if path.suffix in (".savedmodel", ".pb"):
+        from intaglio.run.tensorflow_model import TensorFlowModel
+
+        return TensorFlowModel(path, manifest)
     return OnnxRuntime(path, extra, manifest.inputs if manifest.options.get("random") == "input" else ())

@@ -31,7 +31,8 @@ def choose(model: Model, key: str | None) -> Model:
     known = ", ".join(quoted(s.key) for s in model.signatures) or "none"
     if key is None:
         if several:
-            hint = f"choose one with `--signature`: {known}; `intaglio compile` makes entry points of all"
+            hint = f"choose one with `--signature`: {known}; `intaglio compile` and `intaglio.compile_entries` without it make "
+            hint += "entry points of all"
             raise UserError("which-signature", "the model has several signatures", where=model.file, hint=hint)
         return model
     found = next((s for s in model.signatures if s.key == key), None)

@@ -10,6 +10,7 @@ from typing import Any
 
 from intaglio.errors import ModelError, ToolError, UserError, install_hint, quoted
 from intaglio.frontends.torch.loading import check
+from intaglio.frontends.torch.structures import fields_as_dictionaries, rows_of_tensors
 
 
 def save_object(model: object, example_inputs: tuple[object, ...] | None, path: Path) -> None:
@@ -70,7 +71,8 @@ def _exported(torch: Any, model: Any, example_inputs: tuple[object, ...] | None)
     try:
         if isinstance(model, torch.jit.ScriptModule):
             return _from_script(model.eval(), inputs)
-        return torch.export.export(model.eval(), inputs)
+        with fields_as_dictionaries(model):
+            return torch.export.export(model.eval(), inputs)
     except Exception as error:  # torch raises of many kinds, user code of any
         hint = "`torch.export.export(model, example_inputs)` shows the details; see PyTorch's guide to torch.export"
         raise ModelError("cannot-export", f"torch does not export the model: {_told(error)}", hint=hint) from None
@@ -88,7 +90,8 @@ def _from_script(model: Any, inputs: tuple[object, ...]) -> Any:
 
 def _save(torch: Any, program: Any, path: Path) -> None:
     try:
-        torch.export.save(program, str(path))
+        with rows_of_tensors(program):
+            torch.export.save(program, str(path))
     except Exception as error:
         raise ModelError("cannot-export", f"torch does not save the exported program: {_told(error)}") from None
 
