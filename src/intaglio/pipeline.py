@@ -22,7 +22,7 @@ from intaglio.kernels.program import Program
 from intaglio.memory.ladder import Rung
 from intaglio.options.entries import entry_keywords
 from intaglio.options.keywords import Keywords, check_keywords
-from intaglio.options.reading import request_of_keywords, unfit
+from intaglio.options.reading import request_for, request_of_keywords, unfit
 from intaglio.options.request import Request
 from intaglio.options.speaking import in_python, spoken_in_python
 from intaglio.package.archive import check_archive, write_archive
@@ -275,7 +275,7 @@ def _compile_object(
     notes: list[str] = []
     with tempfile.TemporaryDirectory(prefix="intaglio-") as place:
         path = Path(model) if isinstance(model, (str, Path)) else save_object(model, example_inputs, Path(place), notes.append)
-        compile_request(replace(request, model=path), Watch(note=notes.append, progress=progress))
+        compile_request(request_for(path, request), Watch(note=notes.append, progress=progress))
     package = Package(folder, temporary, device=DeviceOptions(next(iter(request.devices), None)))
     package.notes = tuple(in_python(note) for note in notes)
     return package

@@ -275,8 +275,13 @@ def test_a_limit_of_the_object_cache_that_is_no_size(intaglio: Intaglio, monkeyp
 def test_a_bundle_of_models_names_what_it_holds(intaglio: Intaglio, tmp_path: Path) -> None:
     bundle = tmp_path / "face.task"
     with zipfile.ZipFile(bundle, "w") as archive:
-        archive.writestr("face_detector.tflite", b"\0\0\0\0TFL3")
-        archive.writestr("labels.txt", b"face")
+        archive.writestr("face_detector.tflite", b"...")
+        archive.writestr("face_landmarks.tflite", b"...")
+    said = intaglio("fit", bundle)
+    assert said.code == 2 and "`face.task` holds 2 models" in said.err and "`face_detector`, `face_landmarks`" in said.err
+    said = intaglio("fit", bundle, "--signature", "nose")
+    assert said.code == 2 and "holds no model `nose`" in said.err
+    bundle.write_bytes(b"PK\x03\x04 and no more")
     said = intaglio("compile", bundle, "-o", tmp_path / "out")
-    assert said.code == 2 and "unsupported-format" in said.err and "`face_detector.tflite`" in said.err
+    assert said.code == 2 and "damaged, or has no TFLite model" in said.err
     assert not (tmp_path / "out").exists()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from intaglio.cli.terminal import PAGE, bytes_text, note, print_json, print_table
 from intaglio.errors import UserError, counted, quoted
+from intaglio.frontends.bundle import opened
 from intaglio.frontends.reading import chosen, front_end, kind_of, read_source, signatures
 from intaglio.targets.memories import HOLDS, Memory
 
@@ -26,24 +27,26 @@ def check_model(path: Path, options: Mapping[str, object], json: bool) -> int:
     from intaglio.passes import Context, optimise
     from intaglio.targets.target import find_target
 
-    request = request_of_words(path, Path(), options)
+    request = request_of_words(Path(), Path(), options)
     wanted, dims, shapes = find_target(request.target or "host"), dict(request.dims), dict(request.shapes)
     problems: list[Problem] = []
     nodes: list[Node] = []
-    kind = kind_of(path)
     keys: list[str | None] = [request.signature]
     if request.signature is None:
         keys = [*signatures(path)] or keys
-    for key in keys:
+    for given in keys:
+        model, key = opened(path, given)
+        kind = kind_of(model)
         found: list[Problem] = []
         if kind == "onnx":
-            found, nodes = survey(path, dims=dims, shapes=shapes, most=request.most, lengths=request.lengths)
+            found, nodes = survey(model, dims=dims, shapes=shapes, most=request.most, lengths=request.lengths)
         elif kind != "ir":
-            found = front_end(kind).check(path, dims=dims, shapes=shapes, **chosen(kind, key, request.most))
+            found = front_end(kind).check(model, dims=dims, shapes=shapes, **chosen(kind, key, request.most))
         if not found:  # the whole of it: what the passes make needs kernels too
             source = read_source(
-                path, dims, shapes, None, {}, lambda text: note(f"note: {text}"), None, request.most, request.lengths, signature=key
-            )
+                model, dims, shapes, None, {}, lambda text: note(f"note: {text}"), None, request.most, request.lengths,
+                signature=key,
+            )  # fmt: skip
             nodes = optimise(source.graph, Context(wanted)).nodes
         problems += [*found, *_without_kernels(nodes, wanted)]
     if json:

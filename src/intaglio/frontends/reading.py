@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from intaglio.errors import ModelError, UserError, printable, quoted
+from intaglio.errors import ModelError, UserError, quoted
+from intaglio.frontends.bundle import models_of
 from intaglio.ir.choices import OPEN, Choices
 from intaglio.ir.graph import FIRST_STAGE, Array, Graph
 from intaglio.ir.names import is_clean
@@ -109,6 +110,10 @@ def chosen(kind: str, signature: str | None, most: Mapping[str, int] | None = No
 
 def signatures(path: Path) -> list[str]:
     """Networks of a file that has several; none: it is one."""
+    models = models_of(path)
+    if len(models) > 1:
+        return list(models)
+    path = next(iter(models.values()), path)
     of = _signatures_of_kind(path)
     return of.signatures_of(path) if of is not None else []
 
@@ -164,10 +169,9 @@ def kind_of(path: Path) -> str:
         return "ir"
     if start[4:8] == b"TFL3" or path.suffix == ".tflite":
         return "tflite"
-    if start.startswith(b"PK\x03\x04") and (path.suffix in (".task", ".litertlm") or _bundled(path)):
-        held = ", ".join(quoted(name) for name in _bundled(path)[:8]) or "no model"
-        hint = f"unzip it, and compile the models one by one: it holds {held}"
-        raise ModelError("unsupported-format", f"{shown} is a bundle of MediaPipe, not a model", hint=hint)
+    if path.suffix in (".task", ".litertlm"):
+        hint = "give a `.tflite` file, or a `.task` file that holds some"
+        raise ModelError("unsupported-format", f"{shown} is a bundle that is damaged, or has no TFLite model", hint=hint)
     if start.startswith(b"PK\x03\x04"):
         return "keras" if path.suffix == ".keras" or _is_keras_zip(path) else "torch"
     if start.startswith(b"\x89HDF") or path.suffix in (".h5", ".hdf5", ".keras"):
@@ -204,15 +208,6 @@ def _is_saved_model(path: Path) -> bool:
     while after < len(start) and start[after] & 0x80:
         after += 1
     return start[after + 1 : after + 2] == b"\n"
-
-
-def _bundled(path: Path) -> list[str]:
-    """TFLite models inside an archive."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return [printable(name, 60) for name in archive.namelist()[:1000] if name.endswith(".tflite")]
-    except (OSError, ValueError, zipfile.BadZipFile, NotImplementedError, EOFError):
-        return []
 
 
 def _is_keras_zip(path: Path) -> bool:

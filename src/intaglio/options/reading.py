@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from intaglio.errors import UserError, quoted
+from intaglio.frontends.bundle import opened
 from intaglio.options.request import OPTIONS, Option, Request
 from intaglio.options.values import Unfit
 
@@ -15,7 +16,13 @@ from intaglio.options.values import Unfit
 def request_of_words(model: Path, output: Path, words: Mapping[str, object]) -> Request:
     """Words by the name of the option; what was not given is None, or the default."""
     values = {o.name: read_words(o, words[o.name]) for o in OPTIONS if o.name in words}
-    return replace(Request(model, output), **values)  # type: ignore[arg-type]
+    return request_for(model, replace(Request(model, output), **values))  # type: ignore[arg-type]
+
+
+def request_for(model: Path, request: Request) -> Request:
+    """The request about a model; of a bundle, about the one that is named."""
+    path, signature = opened(model, request.signature)
+    return replace(request, model=path, signature=signature)
 
 
 def read_words(option: Option, given: object) -> object:
@@ -30,7 +37,7 @@ def read_words(option: Option, given: object) -> object:
 def request_of_keywords(model: Path, output: Path, keywords: Mapping[str, object]) -> Request:
     """None is the default."""
     values = {o.name: read_keyword(o, keywords[o.keyword]) for o in OPTIONS if o.keyword and o.keyword in keywords}
-    return replace(Request(model, output), **values)  # type: ignore[arg-type]
+    return request_for(model, replace(Request(model, output), **values))  # type: ignore[arg-type]
 
 
 def read_keyword(option: Option, given: object) -> object:

@@ -197,7 +197,8 @@ class Request:
         record=lambda r: _pairs(r.states),
     )  # fmt: skip
     signature: str | None = option(
-        None, kinds.TEXT, "import", "Signature of a TFLite file or SavedModel to compile. Default: all, as entry points.", "S",
+        None, kinds.TEXT, "import",
+        "Signature of a TFLite file or SavedModel, or model of a `.task` bundle. Default: all, as entry points.", "S",
         record=lambda r: r.signature or "",
     )  # fmt: skip
     name: str | None = option(None, kinds.TEXT, "import", "Prefix of every C name. Default: the name of the file.")
