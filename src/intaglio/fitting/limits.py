@@ -129,16 +129,17 @@ def chances_of(program: Program, *, shapes: bool = False, fed: bool = False, qua
     rows = not fed and not program.stripes_fed and _could_be_fed(program) and graph.bounds is None
     narrower = next((f"{n}={span.halved()}" for n, span in graph.given_ranges().items()), "")
     weights, heaviest = _weights(program)
+    peak = peak_layer(program)
     return Chances(
-        has_floats(graph) and not quantised, shapes, peak_layer(program), program.lower_bound_bytes, rows, bool(program.stripes),
+        has_floats(graph) and not quantised, shapes, peak, program.lower_bound_bytes, rows, bool(program.stripes),
         weights, heaviest, any(isinstance(node.op, Offload) for node in graph.nodes),
-        any(value.dtype is DType.F32 for value in _between(graph)), narrower, _why_whole(program), outside,
+        any(value.dtype is DType.F32 for value in _between(graph)), narrower, _why_whole(program, peak), outside,
     )  # fmt: skip
 
 
-def _why_whole(program: Program) -> str:
+def _why_whole(program: Program, peak: str) -> str:
     """Of the layer with most of the arena; "" if it could be part of a stripe."""
-    layer = next((each for each in program.layers if each.name == peak_layer(program)), None)
+    layer = next((each for each in program.layers if each.name == peak), None)
     if layer is None or program.graph.bounds is None:
         return ""
     batch = layer.node.output.shape[:AXIS]
