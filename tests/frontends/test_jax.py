@@ -22,6 +22,8 @@ NAMES = (
     "until",
     "branches",
     "nested",
+    "missing",
+    "near zero",
     "sorting",
     "putting",
     "taking",

@@ -79,6 +79,14 @@ def functions() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
 
         return jax.lax.while_loop(lambda s: s[1] < s[0].max().astype(jnp.int32), outer, (x * 0 + 2.5, 0))
 
+    holes = np.where(np.abs(spread := real(4, 5)) > 1, np.float32(np.nan), spread)
+
+    def missing(x: Any) -> Any:
+        return jnp.sort(x), jnp.argsort(x, 0), jnp.sort(x, descending=True), jax.lax.top_k(x, 3)
+
+    def near_zero(x: Any) -> Any:
+        return jnp.expm1(x * 1e-7) * 1e7, jnp.log1p(x * 1e-7) * 1e7
+
     def sorting(x: Any, n: Any) -> Any:
         two = jax.lax.sort((n, x[:, 0], x[:, 1]), num_keys=2)
         return jnp.sort(x), jnp.argsort(x, axis=0, descending=True), jnp.sort(n, descending=True), two, jnp.median(x, 1)
@@ -136,6 +144,7 @@ def functions() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
         "arithmetic": (arithmetic, (real(3, 4), np.arange(6, dtype=np.int32))), "embedding": (embedding, (ids,)),
         "few turns": (recurrent, (real(5, 4),)), "many turns": (recurrent, (real(40, 4),)), "until": (until, (real(3),)),
         "branches": (branches, (real(3), np.ones((), np.int32))), "nested": (nested, (real(3),)),
+        "missing": (missing, (holes,)), "near zero": (near_zero, (real(9),)),
         "sorting": (sorting, (real(4, 5), few)), "putting": (putting, (real(4, 5), few)), "taking": (taking, (real(4, 5), few)),
         "bits": (bits, (many, many.view(np.uint32), real(3))), "rounded": (rounded, (real(3, 4), real(3, 4))),
         "spectra": (spectra, (real(4, 12),)), "halves": (halves, (np.round(real(3, 4) * 4) / 4,)),
@@ -156,7 +165,7 @@ def compare(name: str, function: Callable[..., Any], given: tuple[Any, ...], fol
     assert len(made) == len(wanted)
     for n, want in enumerate(wanted):
         got = made[f"out{n}"]
-        assert got.shape == want.shape and np.allclose(got, want, atol=1e-5), (name, n, got, want)
+        assert got.shape == want.shape and np.allclose(got, want, atol=1e-5, equal_nan=True), (name, n, got, want)
     checked = package.validate()
     assert checked.ok and "jax" in str(checked), checked
     print(f"{name} ok")
