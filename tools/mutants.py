@@ -46,9 +46,10 @@ CHECKED = {
     "checker": Checked(
         ("memory/checker.py", "memory/check_views.py", "memory/check_stripes.py", "memory/check_reads.py"),
         (
-            "memory/test_checker.py", "memory/test_checker_bytes.py", "memory/test_checker_stripes.py", "memory/test_stripes.py",
-            "memory/test_slots.py", "memory/test_planner.py", "memory/test_regions.py", "memory/test_side_by_side.py",
-            "memory/test_residual.py", "memory/test_programs.py", "firmware/test_weights_read.py",
+            "memory/test_checker.py", "memory/test_checker_bytes.py", "memory/test_checker_stripes.py",
+            "memory/test_checker_reads.py", "memory/test_stripes.py", "memory/test_slots.py", "memory/test_planner.py",
+            "memory/test_regions.py", "memory/test_side_by_side.py", "memory/test_residual.py", "memory/test_programs.py",
+            "firmware/test_weights_read.py",
         ),
         ("memory", "package/test_striped_ranges.py"),
     ),
