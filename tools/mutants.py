@@ -69,7 +69,10 @@ CHECKED = {
     "cache": Checked(
         ("run/opencl/cache_file.py", "run/opencl/cache_store.py", "run/opencl/cache_contents.py"), ("run/test_program_cache.py",)
     ),
-    "safety": Checked(("package/safety.py", "package/slots.py"), ("package/test_slots.py", "package/test_safety.py")),
+    "safety": Checked(
+        ("package/safety.py", "package/slots.py"),
+        ("package/test_images.py", "package/test_safety_plan.py", "package/test_slots.py", "package/test_safety.py"),
+    ),
 }  # fmt: skip
 COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn,
