@@ -56,8 +56,9 @@ CHECKED = {
     "planner": Checked(
         ("memory/planner.py", "memory/place.py", "memory/lifetimes.py"),
         (
-            "memory/test_planner.py", "memory/test_planner_figures.py", "memory/test_checker.py", "memory/test_share.py",
-            "memory/test_programs.py", "memory/test_stripes.py", "memory/test_slots.py", "memory/test_regions.py",
+            "memory/test_lifetimes.py", "memory/test_planner.py", "memory/test_planner_figures.py", "memory/test_checker.py",
+            "memory/test_share.py", "memory/test_programs.py", "memory/test_stripes.py", "memory/test_slots.py",
+            "memory/test_regions.py",
         ),
         ("memory",),
     ),
