@@ -203,3 +203,25 @@ def test_sizes_are_those_of_the_inputs_that_a_sample_has() -> None:
     made = parse_graph("\n".join(lines), {})
     assert statistics.sizes_for(made, {"x": np.zeros((5, 2), np.float32)}) == {"T": 5}
     assert statistics.sizes_for(graph(), {"x": np.zeros((40, 3), np.float32)}) == {}
+
+
+def test_of_many_samples_256_numbers_each_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = graph_of("input x: f32[300]\ny: f32[300] = relu(x)\noutput y")
+    monkeypatch.setattr(statistics, "_KEPT", 300)
+    given: list[dict[str, Array]] = [{"x": np.zeros(300, np.float32)} for _ in range(3)]
+    assert [len(part) for part in observe(made, {*made.inputs}, given, lambda *_: None).tensors["x"].numbers] == [256] * 3
+
+
+def test_values_inside_are_kept_where_that_is_asked_for() -> None:
+    plain = graph_of("input x: f32[4]\na: f32[4] = neg(x)\ny: f32[4] = exp(a)\noutput y")
+    given: list[dict[str, Array]] = [{"x": np.zeros(4, np.float32)}]
+    assert [{*one} for one in statistics.run_all(plain, given)] == [{"x", "y"}]
+    assert [{*one} for one in statistics.run_all(plain, given, keep=True)] == [{"x", "a", "y"}]
+
+
+def test_a_range_is_found_once_for_each_method_and_type() -> None:
+    tensor = seen(samples(3)).tensors["n"]
+    plain, other = tensor.range_by("minmax", DType.I8), tensor.range_by("percentile", DType.I8)
+    assert plain == (tensor.low, tensor.high) != other
+    tensor.low -= 1
+    assert tensor.range_by("minmax", DType.I8) == plain and tensor.range_by("percentile", DType.I8) == other
