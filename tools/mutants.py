@@ -46,17 +46,19 @@ CHECKED = {
     "checker": Checked(
         ("memory/checker.py", "memory/check_views.py", "memory/check_stripes.py", "memory/check_reads.py"),
         (
-            "memory/test_checker.py", "memory/test_checker_bytes.py", "memory/test_stripes.py", "memory/test_slots.py",
-            "memory/test_planner.py", "memory/test_regions.py", "memory/test_side_by_side.py", "memory/test_residual.py",
-            "memory/test_programs.py", "firmware/test_weights_read.py",
+            "memory/test_checker.py", "memory/test_checker_bytes.py", "memory/test_checker_stripes.py",
+            "memory/test_checker_reads.py", "memory/test_stripes.py", "memory/test_slots.py", "memory/test_planner.py",
+            "memory/test_regions.py", "memory/test_side_by_side.py", "memory/test_residual.py", "memory/test_programs.py",
+            "firmware/test_weights_read.py",
         ),
-        ("memory", "passes/test_stripes.py"),
+        ("memory", "package/test_striped_ranges.py"),
     ),
     "planner": Checked(
         ("memory/planner.py", "memory/place.py", "memory/lifetimes.py"),
         (
-            "memory/test_planner.py", "memory/test_planner_figures.py", "memory/test_checker.py", "memory/test_share.py",
-            "memory/test_programs.py", "memory/test_stripes.py", "memory/test_slots.py", "memory/test_regions.py",
+            "memory/test_lifetimes.py", "memory/test_planner.py", "memory/test_planner_figures.py", "memory/test_checker.py",
+            "memory/test_share.py", "memory/test_programs.py", "memory/test_stripes.py", "memory/test_slots.py",
+            "memory/test_regions.py",
         ),
         ("memory",),
     ),
@@ -68,7 +70,10 @@ CHECKED = {
     "cache": Checked(
         ("run/opencl/cache_file.py", "run/opencl/cache_store.py", "run/opencl/cache_contents.py"), ("run/test_program_cache.py",)
     ),
-    "safety": Checked(("package/safety.py", "package/slots.py"), ("package/test_slots.py", "package/test_safety.py")),
+    "safety": Checked(
+        ("package/safety.py", "package/slots.py"),
+        ("package/test_images.py", "package/test_safety_plan.py", "package/test_slots.py", "package/test_safety.py"),
+    ),
 }  # fmt: skip
 COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.In: ast.NotIn,

@@ -25,7 +25,7 @@ from intaglio.targets.target import find_target
 from support.commands import DIGITS, DIGITS_DATA, Intaglio
 from support.firmware_running import firmware, package_selftest
 from support.ir_text import graph_of
-from support.placing import at, move_slot
+from support.placing import at, move, move_slot
 from support.random_graphs import graphs
 from support.slow import quick_where
 from support.strict import CLANG
@@ -84,6 +84,21 @@ def test_the_checker_finds_weights_that_are_overwritten() -> None:
     fewer = {slot: place for slot, place in program.placement.slots.items() if slot != ("weights", 0)}
     program.placement = replace(program.placement, slots=fewer)
     with pytest.raises(OurFault, match="have no place"):
+        check(program)
+
+
+def test_the_checker_finds_weights_on_a_value_that_is_read_by_another_name() -> None:
+    """What a layer wrote is alive until its view is read for the last time."""
+    text = _TWICE.replace("c: f32[1,64] = matmul(b, w)", "v: f32[64] = reshape(a, shape=(64))\n    c: f32[1,64] = mul(v, b)")
+    program = read_program(graph_of(text.replace("matmul(x, w)", "exp(x)").replace("const w: f32[64,64] ...", "")))
+    check(program)
+    end = program.arena_bytes
+    program.placement = replace(program.placement, arena_bytes=2 * end)
+    for value in [v for v in program.graph.values() if v.name in "av"]:
+        move(program, value, at("arena", end))
+    check(program)
+    move_slot(program, ("weights", 1), at("arena", end + 192))
+    with pytest.raises(OurFault, match=r"the weights of layer 1 `b` and `[av]` are in the same place"):
         check(program)
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from intaglio.errors import OurFault
+from intaglio.errors import ModelError, OurFault
 from intaglio.ir.graph import Graph
 from intaglio.ir.types import DType, TensorType
-from intaglio.ir.verify import MAX_ELEMENTS, RULES, problems, verify
+from intaglio.ir.verify import MAX_ELEMENTS, RULES, problems, verify, verify_edited
 from intaglio.ops.matmul import MatMul
 from support.ir_text import graph_of
 
@@ -137,3 +137,32 @@ def test_the_pass_that_broke_it_is_named() -> None:
     _never(graph)
     with pytest.raises(OurFault, match=r"rule `values_are_made_before_they_are_read` after pass `dead_code`"):
         verify(graph, "dead_code")
+
+
+def test_results_that_nobody_reads_may_be_left_out() -> None:
+    """`topk` has a second result, the indices."""
+    verify(graph_of("input x: f32[2,3]\n y: f32[2,2] = topk(x, k=2)\n output y"))
+
+
+@pytest.mark.parametrize("text", ["the axis is 7", ""])
+def test_an_operator_that_trips_over_its_operands_is_told(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = graph_of(TEXT)
+    graph.nodes[0].op = MatMul()
+
+    def trip(*_: object) -> None:
+        raise LookupError(text) if text else AssertionError
+
+    monkeypatch.setattr(MatMul, "infer", trip)
+    (told,) = (problem for _, problem in problems(graph))
+    assert told.endswith(f"its fields or operands do not fit together ({text or 'an operand is missing'})")
+
+
+@pytest.mark.parametrize("name", ["type", "two names"])
+def test_the_hint_for_an_edited_file_says_what_goes_together(name: str) -> None:
+    breaks, rule, _ = BROKEN[name]
+    graph = graph_of(TEXT)
+    breaks(graph)
+    with pytest.raises(ModelError) as found:
+        verify_edited(graph)
+    both = "change both the operator and the type, or neither"
+    assert found.value.hint == (both if rule == "types_follow_from_operands" else "docs/reference/ir.md has the rules")

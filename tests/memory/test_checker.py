@@ -14,8 +14,9 @@ from intaglio.kernels import lower
 from intaglio.kernels.program import Program
 from intaglio.memory import place
 from intaglio.memory.checker import check
+from intaglio.memory.share import share_parts
 from support.ir_text import TARGET, graph_of
-from support.placing import at, move, move_scratch, offset_of
+from support.placing import at, move, move_scratch, move_slot, offset_of
 
 TEXT = """
     input x: f32[1,64]
@@ -187,4 +188,23 @@ def test_what_a_loop_carries_stays_where_it_is() -> None:
     program, values = looped()
     move(program, values["k"], at("arena", offset_of(program, values["g"])))
     with pytest.raises(OurFault, match="`c2` writes over what it reads: `g`"):
+        check(program)
+
+
+def test_parts_of_an_output_lie_in_the_room_it_has_in_the_arena() -> None:
+    text = """
+        input x: f32[1,16]
+        const w: f32[16,16] ...
+        a: f32[1,16] = matmul(x, w)
+        b: f32[1,16] = exp(a)
+        y: f32[2,16] = concat(a, b, axis=0)
+        output y
+    """
+    program, _ = share_parts(lower(graph_of(text), TARGET), TARGET, slots=True)
+    program.placement = place(program, TARGET, slots=True)
+    check(program)
+    values = {v.name: v for v in program.graph.values()}
+    assert str(program.placement.of(values["b"])) == "@=y+64", "a part of the output"
+    move_slot(program, ("input", 0), program.placement.slots["output", 0])
+    with pytest.raises(OurFault, match="`a` writes over what it reads: `x`"):
         check(program)

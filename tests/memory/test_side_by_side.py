@@ -307,6 +307,17 @@ def test_the_checker_finds_rows_on_other_rows() -> None:
         check(program)
 
 
+def test_the_checker_knows_where_the_last_row_ends() -> None:
+    program = in_rows(graph_of(BLOCK), TARGET)
+    whole = next(v for v in program.graph.values() if v.name == "c")
+    end = program.placement.addresses[whole].offset + whole.type.bytes
+    program.placement = replace(program.placement, arena_bytes=end)
+    check(program)
+    program.placement = replace(program.placement, arena_bytes=end - 1)
+    with pytest.raises(OurFault, match="`p` lies outside of the arena"):
+        check(program)
+
+
 def test_the_checker_finds_another_distance() -> None:
     program = in_rows(graph_of(BLOCK), TARGET)
     values = {v.name: v for v in program.graph.values()}

@@ -7,7 +7,10 @@ import pytest
 
 from intaglio.errors import UserError
 from intaglio.ir.graph import Array, Graph
+from intaglio.ir.operator import BadOperator
+from intaglio.ir.text import parse_graph
 from intaglio.ir.types import DType
+from intaglio.ops.evaluate import LongLoop
 from intaglio.quantize import statistics
 from intaglio.quantize.ranges import range_of
 from intaglio.quantize.statistics import Statistics, observe
@@ -121,3 +124,104 @@ def test_a_few_numbers_have_their_full_range(method: str) -> None:
     assert range_of(method, few, -1.0, 100.0, DType.I8) == (-1.0, 100.0)
     if method == "percentile":
         assert range_of(method, np.append(few, np.float32(0.5)), -1.0, 100.0, DType.I8)[1] < 100.0
+
+
+def test_every_number_of_a_large_tensor_may_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = graph_of("input x: f32[300]\ny: f32[300] = relu(x)\noutput y")
+    given: list[dict[str, Array]] = [{"x": np.arange(300, dtype=np.float32)} for _ in range(12)]
+    monkeypatch.setattr(statistics, "_KEPT", 300)
+    found = {*observe(made, {*made.inputs}, given, lambda *_: None).tensors["x"].sample().tolist()}
+    assert found == {*range(300)}
+
+
+def test_only_the_tensors_that_were_asked_for_are_looked_at() -> None:
+    made = graph()
+    asked = {value for value in made.values() if value.name in ("n", "w")}  # a constant is not computed
+    assert {*observe(made, asked, samples(2), lambda *_: None).tensors} == {"n"}
+
+
+LOOP = """
+    input x: f32[4]
+    const t: bool[] ...
+    const o: f32[] ...
+    c: bool[], h: f32[4] = loop_start(t, x)
+    e: f32[4] = exp(h)
+    s: f32[] = reduce(e, kind="sum", axes=(0), keepdims=false)
+    d: bool[] = less(s, o)
+    c2: bool[], k: f32[4] = loop_end(c, h, d, e, carried=2)
+    y: f32[4] = neg(k)
+    output y
+"""
+
+
+def runs_of(
+    made: Graph, outcomes: list[Exception | None], monkeypatch: pytest.MonkeyPatch
+) -> tuple[list[dict[str, Array] | None], list[bool]]:
+    """What the runs give, and of those that began, whether all values were kept."""
+    begun: list[bool] = []
+
+    def evaluated(graph: Graph, given: dict[str, Array], *, keep: bool, **_: object) -> dict[str, Array]:
+        begun.append(keep)
+        outcome = outcomes[len(begun) - 1]
+        if outcome is not None:
+            raise outcome
+        return {v.name: np.zeros(4, np.float32) for v in graph.outputs}
+
+    monkeypatch.setattr(statistics, "evaluate_graph", evaluated)
+    given: list[dict[str, Array]] = [{"x": np.zeros(4, np.float32)} for _ in range(3)]
+    return list(statistics.run_where_there_is_room(made, given)), begun
+
+
+def test_where_a_loop_does_not_end_no_later_sample_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, begun = runs_of(graph_of(LOOP), [None, LongLoop(), None], monkeypatch)
+    assert found[0] is not None and found[1:] == [None, None] and begun == [False, False]
+
+
+def test_a_sample_without_room_is_none_and_the_next_one_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, begun = runs_of(graph_of(LOOP), [BadOperator("too many"), None, None], monkeypatch)
+    assert [run is None for run in found] == [True, False, False] and begun == [False] * 3
+
+
+def test_where_nothing_is_found_in_data_errors_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = graph_of("input x: f32[4]\ny: f32[4] = relu(x)\noutput y")
+    assert runs_of(plain, [None] * 3, monkeypatch)[1] == [False] * 3
+    with pytest.raises(BadOperator, match="wrong"):
+        runs_of(plain, [BadOperator("wrong")], monkeypatch)
+
+
+def test_the_state_goes_from_one_sample_to_the_next() -> None:
+    made = graph_of("input x: f32[2]\ninput h: f32[2]\nstate h = n\nn: f32[2] = add(h, x)\ny: f32[2] = neg(n)\noutput y")
+    given: list[dict[str, Array]] = [{"x": np.array([1, 10], np.float32)} for _ in range(3)]
+    for run in (statistics.run_all, statistics.run_where_there_is_room):
+        found = [one["y"].tolist() for one in run(made, given) if one is not None]
+        assert found == [[-1, -10], [-2, -20], [-3, -30]]
+
+
+def test_sizes_are_those_of_the_inputs_that_a_sample_has() -> None:
+    lines = ["intaglio-ir 1", "model m", "size T = 1..8", "input x: f32[T<=8,2]", "input h: f32[3]"]
+    lines += ["y: f32[T<=8,2] = relu(x)", "n: f32[3] = neg(h)", "output y", "output n", ""]
+    made = parse_graph("\n".join(lines), {})
+    assert statistics.sizes_for(made, {"x": np.zeros((5, 2), np.float32)}) == {"T": 5}
+    assert statistics.sizes_for(graph(), {"x": np.zeros((40, 3), np.float32)}) == {}
+
+
+def test_of_many_samples_256_numbers_each_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = graph_of("input x: f32[300]\ny: f32[300] = relu(x)\noutput y")
+    monkeypatch.setattr(statistics, "_KEPT", 300)
+    given: list[dict[str, Array]] = [{"x": np.zeros(300, np.float32)} for _ in range(3)]
+    assert [len(part) for part in observe(made, {*made.inputs}, given, lambda *_: None).tensors["x"].numbers] == [256] * 3
+
+
+def test_values_inside_are_kept_where_that_is_asked_for() -> None:
+    plain = graph_of("input x: f32[4]\na: f32[4] = neg(x)\ny: f32[4] = exp(a)\noutput y")
+    given: list[dict[str, Array]] = [{"x": np.zeros(4, np.float32)}]
+    assert [{*one} for one in statistics.run_all(plain, given)] == [{"x", "y"}]
+    assert [{*one} for one in statistics.run_all(plain, given, keep=True)] == [{"x", "a", "y"}]
+
+
+def test_a_range_is_found_once_for_each_method_and_type() -> None:
+    tensor = seen(samples(3)).tensors["n"]
+    plain, other = tensor.range_by("minmax", DType.I8), tensor.range_by("percentile", DType.I8)
+    assert plain == (tensor.low, tensor.high) != other
+    tensor.low -= 1
+    assert tensor.range_by("minmax", DType.I8) == plain and tensor.range_by("percentile", DType.I8) == other

@@ -6,6 +6,7 @@ import hashlib
 import multiprocessing
 import os
 import struct
+import threading
 import time
 from pathlib import Path
 
@@ -23,10 +24,12 @@ from intaglio.run.opencl.cache_file import (
     START,
     WRONG,
     CacheFile,
+    Mark,
     Program,
     Record,
     Tuning,
     dump,
+    mark_record,
     parse,
     program_record,
     tuning_record,
@@ -382,3 +385,36 @@ def test_a_sentinel_tells_the_living_from_the_dead(tmp_path: Path) -> None:
         assert sentinel(path, key) == "died"
         fcntl.flock(held, fcntl.LOCK_EX)
         assert sentinel(path, key) == "loading"
+
+
+def test_a_sentinel_that_is_a_pipe_does_not_hold_us(tmp_path: Path) -> None:
+    path, key = written(tmp_path / "m.clbin", program()), program().key
+    pipe = tmp_path / f"m.clbin.loading.{key.hex()[:16]}"
+    os.mkfifo(pipe)
+    said: list[str] = []
+    asking = threading.Thread(target=lambda: said.append(sentinel(path, key)), daemon=True)
+    asking.start()
+    asking.join(10)
+    if asking.is_alive():
+        os.close(os.open(pipe, os.O_RDWR))  # it may go on
+    assert said == [""]
+
+
+def test_a_record_has_no_time_where_none_is_given() -> None:
+    fields = ("f",) * 9
+    records = [
+        program_record(Program(fields, "", (), b"b")),
+        tuning_record(Tuning(fields[:4], ())),
+        mark_record(b"k" * 32, Mark(1, "")),
+    ]
+    assert [record.written for record in records] == [0, 0, 0]
+
+
+def test_damage_that_reaches_from_the_first_byte_is_told_with_its_end() -> None:
+    assert [(d.offset, d.size_bytes) for d in parse(bytes(64), ours=True).damage] == [(0, 64)]
+    start = START.size
+    data = bytearray(bytes(start) + FILE[start:])
+    data[start + HEADER.size] ^= 1
+    first, second = parse(bytes(data), ours=True).damage
+    assert (first.offset, first.size_bytes, second.offset) == (0, start, start)
+    assert "does not begin" in first.reason and "digest" in second.reason

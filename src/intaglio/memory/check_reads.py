@@ -19,7 +19,7 @@ def check_reads(
     """`place`, `room`, `scratch`: where weights, values and the working memory of layers are. Returns the spans of weights."""
     reads = plan_reads(program)
     spans = [(read, (place(read), read.bytes)) for read in reads]
-    alive = _lives(program, room)
+    alive = _lives(program)
     for n, (read, span) in enumerate(spans):
         what = f"the weights of layer {read.layer} `{program.layers[read.layer].name}`"
         for value, (first, last) in alive.items():
@@ -32,19 +32,17 @@ def check_reads(
             size = program.layers[index].scratch_bytes
             if size and _meet(span, (scratch(index), size)):
                 raise OurFault("bad-plan", f"{what} and the scratch of layer {index} are in the same place")
-        for other, place_of_it in spans[:n]:
-            if other.first <= read.last and read.first <= other.last and _meet(span, place_of_it):
+        for other, place_of_it in spans[:n]:  # they began before
+            if read.first <= other.last and _meet(span, place_of_it):
                 raise OurFault("bad-plan", f"{what} and those of layer {other.layer} are in the same place")
     return spans
 
 
-def _lives(program: Program[K], room: Callable[[Value], int | None]) -> dict[Value, tuple[int, int]]:
+def _lives(program: Program[K]) -> dict[Value, tuple[int, int]]:
     """From the layer that writes a value to the last that touches it, or any other name of it; inputs are there from the start,
     what leaves the network to the end."""
     end = len(program.layers)
-    kept = set(program.graph.outputs)
-    alive: dict[Value, tuple[int, int]] = {value: (0, end if value in kept else 0) for value in program.graph.inputs}
-    views = program.choices.views(program.graph)
+    alive: dict[Value, tuple[int, int]] = dict.fromkeys(program.graph.inputs, (0, 0))
     for index, layer in enumerate(program.layers):
         first, last = program.span(index)
         for value in layer.node.outputs:
@@ -54,20 +52,12 @@ def _lives(program: Program[K], room: Callable[[Value], int | None]) -> dict[Val
             alive[value] = (before[0], max(before[1], last))
     for value in [*program.graph.outputs, *(s.output for s in program.graph.states)]:
         alive[value] = (alive[value][0] if value in alive else end, end)  # another name for what some layer writes: see below
-    for value in [s.input for s in program.graph.states]:
-        alive[value] = (0, end)
-    for _ in views:  # other names of the same memory: each lives as long as the others
-        changed = False
-        for node in views:
-            names = [v for v in [*node.operands(), *node.outputs] if not v.is_const]
-            known = [alive[v] for v in names if v in alive]
-            span = (min(a for a, _ in known), max(b for _, b in known)) if known else (0, end)
-            for value in names:
-                changed |= alive.get(value) != span
-                alive[value] = span
-        if not changed:
-            break
-    return {value: life for value, life in alive.items() if not value.is_const and room(value) is not None}
+    for node in program.choices.views(program.graph):  # another name of the same memory was written with what it is a view of
+        names = [*node.operands(), *node.outputs]
+        known = [alive[v] for v in names if v in alive]
+        span = (min((a for a, _ in known), default=end), max((b for _, b in known), default=end))
+        alive |= dict.fromkeys(names, span)
+    return alive
 
 
 def _meet(a: Span, b: Span) -> bool:

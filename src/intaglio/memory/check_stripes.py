@@ -30,10 +30,6 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]  # one for each combination of siz
 MOST_COMBINATIONS = 16_384
 
 
-def meet(a: Span, b: Span) -> bool:
-    return a[0] < b[0] + b[1] and b[0] < a[0] + a[1]
-
-
 @dataclass(slots=True)
 class _Held:
     """Rows of one value: where each of them starts, how long it is, and whether it is there."""
@@ -62,7 +58,9 @@ class _State:
     sizes: dict[str, int] = field(default_factory=dict)  # the number of rows that is walked; the largest, where nothing is said
     columns: list[int] = field(default_factory=list)
     furthest: dict[Value, int] = field(default_factory=dict)  # behind the last row that was read
-    bottom: bool = False  # a step put padding below its rows
+
+    def reach(self, value: Value, row: int) -> None:
+        self.furthest[value] = max(self.furthest.get(value, row), row)
 
     def leaving(self, sizes: dict[str, int], columns: list[int]) -> _State:
         held = {v: h.of([self.columns.index(c) for c in columns]) for v, h in self.held.items()}
@@ -110,7 +108,7 @@ class StripeCheck(Generic[K]):
         """Of the sizes that the length of a row depends on."""
         stripe = self.stripe
         values = {*inside, *stripe.windows, *(v for a in stripe.actions for v in a.rows)}
-        names = sorted({name for v in values if v.type.rank > stripe.axis for name in names_of(v.shape[stripe.axis + 1 :])})
+        names = sorted({name for v in values for name in names_of(v.shape[stripe.axis + 1 :])})
         bounds = self.program.graph.bounds
         ranges = {} if bounds is None else {name: bounds.ranges[name] for name in names}
         count = Bounds.combinations(ranges)
@@ -130,10 +128,9 @@ class StripeCheck(Generic[K]):
         return most(pinned(value.shape[self.stripe.axis], state.sizes))
 
     def _leave(self, state: _State, number: int, whole: list[Value]) -> None:
-        """The way of a smaller number of rows."""
+        """The way of a smaller number of rows. Nothing beyond them was read, nor padding below them as if more came."""
         stripe, sizes = self.stripe, {self.stripe.size: number}
-        short = [v for v, furthest in state.furthest.items() if furthest > most(pinned(v.shape[stripe.axis], sizes))]
-        if state.bottom or short:
+        if any(furthest > most(pinned(v.shape[stripe.axis], sizes)) for v, furthest in state.furthest.items()):
             raise OurFault("bad-plan", f"with {stripe.size}={number}, a stripe goes on beyond the last row")
         columns = [c for c in state.columns if self._combinations[c].get(stripe.size, number) == number]
         own = state.leaving(sizes, columns)
@@ -193,9 +190,8 @@ class StripeCheck(Generic[K]):
         total = self._rows(result, state)
         actual = total - first - made.count if stripe.spec.up else first
         state.done[action.layer], state.times[action.layer] = first + made.count, time + 1
-        if first + made.count > total:
-            raise OurFault("bad-plan", f"`{result.name}` has more rows than it should")
-        state.furthest[result] = max(state.furthest.get(result, 0), first + made.count)
+        if not 0 < made.count <= total - first:
+            raise OurFault("bad-plan", f"a step makes {made.count} rows of `{result.name}`, of which {total - first} are not made")
         if layer is not None:
             if layer.scratch_bytes:
                 scratch = self._numbers(self.scratch(layer), state), self._numbers(layer.scratch_bytes, state)
@@ -252,11 +248,11 @@ class StripeCheck(Generic[K]):
         node = layer.node
         found: list[tuple[Numbers, Numbers]] = []
         for value, access in zip(node.inputs, access_of(node, self.stripe.axis), strict=True):
-            if value is None or value.is_const:
+            if value is None:
                 continue
             place = self.where(value)
             if access is None:
-                if place is None:
+                if place is None:  # a constant, or memory of the caller
                     continue
                 held = state.held.get(value)
                 expected = self._rows(value, state) if value.type.rank > self.stripe.axis else 1
@@ -265,14 +261,12 @@ class StripeCheck(Generic[K]):
                 found.append((self._numbers(place, state), held.size * expected))
                 continue
             wanted = need(access, first, count, self._rows(value, state))
-            state.furthest[value] = max(state.furthest.get(value, 0), wanted.high)
-            state.bottom |= wanted.bottom > 0
+            state.reach(value, wanted.high)
             read = action.rows[value]
             if (wanted.high - wanted.low, wanted.top, wanted.bottom) != (read.count, read.top, read.bottom):
                 raise OurFault("bad-plan", f"`{layer.name}` reads {read.count} rows of `{value.name}`, but needs others")
-            if place is None or value not in self.stripe.windows:
-                self._position(state, read, wanted.low, time, value)
             if place is None:
+                self._position(state, read, wanted.low, time, value)
                 continue
             size = self._numbers(row_bytes(value, self.stripe.axis), state)
             start = place + self._numbers(read.at, state) + self._numbers(read.step, state) * time

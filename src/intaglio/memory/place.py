@@ -77,14 +77,13 @@ def placed_buffers(program: Program[K], target: Target) -> list[Buffer]:
     if not all(_together(b, placement) for b in buffers):  # addresses by a person, who did without in-place
         buffers = find_storage(program, target.alignment, in_place=False, slots=slots).buffers
     for buffer in buffers:
-        inside = 0
         if buffer.slot is not None:
             address = placement.slots[buffer.slot]
         elif buffer.scratch_of >= 0:
             address = placement.scratch[program.layers[buffer.scratch_of].name]
         else:
-            address, inside = placement.addresses[buffer.values[0]], buffer.parts.get(buffer.values[0], 0)
-        buffer.offset, buffer.region = address.offset - inside, address.region
+            address = placement.addresses[buffer.values[0]]  # of a whole: parts come behind it
+        buffer.offset, buffer.region = address.offset, address.region
     return buffers
 
 

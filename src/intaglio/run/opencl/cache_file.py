@@ -139,9 +139,6 @@ def parse(data: bytes, ours: bool = False) -> CacheFile:
         if not ours:
             return CacheFile(problem=NO_MAGIC, foreign=True)
         at, bad_from, reason = _next_header(data, 0), 0, NO_MAGIC
-        if at == 0:
-            damage.append(Damage(0, 0, NO_MAGIC))
-            bad_from = -1
     elif (version := START.unpack_from(data)[1]) != FORMAT:
         return CacheFile(problem=f"it has format {version}, this version of Intaglio reads {FORMAT}")
     while at < len(data):
