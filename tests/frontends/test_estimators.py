@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn import ensemble, impute, linear_model, multiclass, pipeline, preprocessing, svm
+from sklearn import compose, ensemble, impute, linear_model, multiclass, pipeline, preprocessing, svm
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.feature_selection import SelectKBest
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.manifold import Isomap
 
+import intaglio
 from frontends.test_sklearn import data, holes, results
-from intaglio.errors import ModelError
+from intaglio.errors import ModelError, UserError
 from intaglio.frontends import converted, estimators
 from intaglio.frontends.converted import Wanted
 from intaglio.frontends.objects import save_object
@@ -157,3 +158,23 @@ def test_a_label_for_each_row(tmp_path: Path) -> None:
     found = results(model, X, tmp_path)
     assert found["label"].shape == (len(X),)
     np.testing.assert_array_equal(found["label"], model.predict(X))
+
+
+def test_a_package_takes_tables_and_names_as_they_are(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    columns = {"in come": X[:40, 0].astype(np.float64), "größe": np.arange(40), "city": ["Rome", "Oslo"] * 20, "y": 1}
+    table = pandas.DataFrame(columns)
+    parts = [("n", preprocessing.StandardScaler(), ["in come", "größe"]), ("c", preprocessing.OneHotEncoder(), ["city"])]
+    model = pipeline.make_pipeline(compose.ColumnTransformer(parts), linear_model.Ridge()).fit(table, X[:40, 1])
+    package = intaglio.compile(model, example_inputs=(table[:8].assign(y=0),), output=tmp_path / "p", library_only=True)
+    assert any("`in come` is `in_come`, `größe` is `gr_e`" in note for note in package.notes)
+    names = {name: package.manifest.inputs[n].name for n, name in enumerate(table)}
+    assert names == {name: name for name in table}
+    wanted = model.predict(table[:8])
+    np.testing.assert_allclose(package.run(table[:8])["variable"][:, 0], wanted, rtol=0, atol=1e-5)
+    given = {name: table[name][:8].to_numpy() for name in ("in come", "größe", "y")}
+    numbers = {name: column.astype(np.float32).reshape(8, 1) for name, column in given.items()}
+    found = package.run({**numbers, "city": table[["city"]][:8].to_numpy(str)})
+    np.testing.assert_allclose(found["variable"][:, 0], wanted, rtol=0, atol=1e-5)
+    with pytest.raises(UserError, match="has no column `größe`"):
+        package.run(table[:8].drop(columns="größe"))

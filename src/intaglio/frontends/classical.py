@@ -20,6 +20,7 @@ from intaglio.frontends.boosters import booster_model
 from intaglio.frontends.converted import check_converted, has_columns, has_strings
 from intaglio.frontends.estimators import converting, refuse_unknown
 from intaglio.frontends.forests import converters
+from intaglio.frontends.onnx.names import identifier
 from intaglio.ir.strings import is_text
 
 FRAMEWORKS = ("xgboost", "lightgbm", "catboost", "sklearn")  # a model of the first three may be one of scikit-learn too
@@ -80,7 +81,7 @@ def _converted(model: Any, framework: str, columns: int, given: Any, path: Path,
             return converting(_TOOLS[framework], model, lambda: booster_model(model, framework, columns, note))
     if last := _ends_with_booster(model):
         return converting(_TOOLS[last], model, lambda: _of_pipeline(model, last, columns, given, note))
-    return _of_sklearn(model, columns, given)
+    return _of_sklearn(model, columns, given, note)
 
 
 def _cast_input(model: Any, kind: int) -> None:
@@ -134,7 +135,7 @@ def _of_pipeline(model: Any, last: str, columns: int, given: Any, note: Callable
     """Its steps, and the trees behind them."""
     from onnx import compose, helper
 
-    head = _of_sklearn(model[:-1], columns, given)
+    head = _of_sklearn(model[:-1], columns, given, note)
     tail = compose.add_prefix(booster_model(model.steps[-1][1], last, None, note), "booster_")
     versions = {one.domain: one.version for one in (*head.opset_import, *tail.opset_import)}
     for one in (head, tail):
@@ -147,7 +148,7 @@ def _of_pipeline(model: Any, last: str, columns: int, given: Any, note: Callable
     return made
 
 
-def _of_sklearn(model: Any, columns: int, given: Any) -> Any:
+def _of_sklearn(model: Any, columns: int, given: Any, note: Callable[[str], None]) -> Any:
     converter = _needed("skl2onnx", "sklearn")
     types = importlib.import_module("skl2onnx.common.data_types")
     inputs = [("x", types.FloatTensorType([None, columns]))]  # some converters write constants as long as a batch that is known
@@ -158,6 +159,9 @@ def _of_sklearn(model: Any, columns: int, given: Any) -> Any:
     made = converting("skl2onnx", model, lambda: _with_plain_scores(converter, model, inputs))
     for given_as, (name, _) in zip([one.name for one in made.graph.input], inputs, strict=True):
         _rename(made, given_as, name)  # names of columns as they are
+    other = [f"{quoted(name)} is `{identifier(name)}`" for name, _ in inputs if identifier(name) != name]
+    if other:
+        note("names of columns in C: " + ", ".join(other[:20]) + (", ..." if len(other) > 20 else ""))
     if not hasattr(model, "predict_proba") and hasattr(model, "predict"):
         _rename(made, "probabilities", "scores")  # sums, votes or distances
     return made
