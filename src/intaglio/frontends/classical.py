@@ -1,4 +1,4 @@
-"""Objects of scikit-learn, XGBoost, LightGBM and CatBoost: converted to ONNX by skl2onnx, onnxmltools or CatBoost itself.
+"""Objects of scikit-learn, XGBoost, LightGBM and CatBoost: converted to ONNX by skl2onnx, by `boosters.py`, or by CatBoost itself.
 
 Files of these libraries are pickles, which run code when they are read: they are never opened. Features are f32, as on the devices
 that models are compiled for; skl2onnx rounds thresholds of trees so that `x <= threshold` is the same for every f32. Where the
@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import copy
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from intaglio.errors import ModelError, ToolError, UserError, quoted
+from intaglio.errors import ToolError, UserError, quoted
+from intaglio.frontends.boosters import booster_model
 from intaglio.frontends.converted import check_converted, has_columns, has_strings
+from intaglio.frontends.estimators import converting, refuse_unknown
 from intaglio.frontends.forests import converters
+from intaglio.frontends.onnx.names import identifier
 from intaglio.ir.strings import is_text
 
 FRAMEWORKS = ("xgboost", "lightgbm", "catboost", "sklearn")  # a model of the first three may be one of scikit-learn too
 _OPSETS = {"": 18, "ai.onnx.ml": 3}
-_EXTRA = {"sklearn": ("skl2onnx", "sklearn"), "xgboost": ("onnxmltools", "xgboost"), "lightgbm": ("onnxmltools", "lightgbm")}
+_TOOLS = {"sklearn": "skl2onnx", "xgboost": "Intaglio", "lightgbm": "Intaglio", "catboost": "CatBoost"}  # that convert
 _STRING = 8  # TensorProto.STRING
 _INT64 = 7
 _FLOAT = 1
@@ -33,6 +36,7 @@ def save_object(
     model: Any, framework: str, example_inputs: tuple[object, ...] | None, path: Path, note: Callable[[str], None]
 ) -> None:
     """The object as an ONNX file."""
+    refuse_unknown(model)
     if framework == "sklearn" and _takes_maps(model):
         made = _of_maps(model, note)
     else:
@@ -40,10 +44,13 @@ def save_object(
         if isinstance(given, list) and given and all(isinstance(one, str) for one in given):
             given = np.array(given)
         rows, columns = _shape(model, example_inputs if given is None else (given, *(example_inputs or ())[1:]))
-        made = _of_catboost(model, path) if framework == "catboost" else _converted(model, framework, columns, given)
+        if framework != "sklearn" and has_columns(given):
+            given = _numbers(given)
+        made = _converted(model, framework, columns, given, path, note)
         unchanged = copy.deepcopy(made)
         _without_strings(unchanged, lambda _: None)
-        check_converted(model, framework, unchanged, given, _EXTRA.get(framework, ("CatBoost", ""))[0], note)
+        flat = check_converted(model, framework, unchanged, given, _TOOLS[framework], note)
+        _flatten(made, flat)
         for output in made.graph.output:
             output.type.tensor_type.ClearField("shape")  # of any number of rows
         for one in made.graph.input:
@@ -55,6 +62,26 @@ def save_object(
             note(f"features are f32: give such arrays, `X.astype(\"float32\")`, not {kind}")
     _without_strings(made, note)
     path.write_bytes(made.SerializeToString())
+
+
+def _numbers(table: Any) -> Any:
+    """Boosters take a table with names as one input."""
+    try:
+        return table.to_numpy(np.float64 if "float64" in map(str, table.dtypes) else np.float32)
+    except (TypeError, ValueError):
+        what = "the example has a column that is not numbers"
+        raise UserError("bad-option", what, hint="give categories as whole numbers, in training and as the example") from None
+
+
+def _converted(model: Any, framework: str, columns: int, given: Any, path: Path, note: Callable[[str], None]) -> Any:
+    match framework:
+        case "catboost":
+            return _of_catboost(model, path)
+        case "xgboost" | "lightgbm":
+            return converting(_TOOLS[framework], model, lambda: booster_model(model, framework, columns, note))
+    if last := _ends_with_booster(model):
+        return converting(_TOOLS[last], model, lambda: _of_pipeline(model, last, columns, given, note))
+    return _of_sklearn(model, columns, given, note)
 
 
 def _cast_input(model: Any, kind: int) -> None:
@@ -81,14 +108,14 @@ def _of_maps(model: Any, note: Callable[[str], None]) -> Any:
     types = importlib.import_module("skl2onnx.common.data_types")
     inputs = [("x", types.DictionaryType(types.StringTensorType([1]), types.FloatTensorType([1])))]
     note("the map `x` takes numbers: for a feature that is a string, give the entry `NAME=STRING` the value 1")
-    return _tried("skl2onnx", lambda: _with_plain_scores(converter, model, inputs))
+    return converting("skl2onnx", model, lambda: _with_plain_scores(converter, model, inputs))
 
 
 def _of_catboost(model: Any, path: Path) -> Any:
     """CatBoost writes ONNX itself."""
     import onnx
 
-    _tried("CatBoost", lambda: model.save_model(str(path), format="onnx"))
+    converting("CatBoost", model, lambda: model.save_model(str(path), format="onnx"))
     made = onnx.load(str(path))
     given = made.graph.input[0].name
     for node in made.graph.node:
@@ -97,19 +124,70 @@ def _of_catboost(model: Any, path: Path) -> Any:
     return made
 
 
-def _converted(model: Any, framework: str, columns: int, given: Any) -> Any:
-    tool, _ = _EXTRA[framework]
-    converter = _needed(tool, framework)
-    types = importlib.import_module("skl2onnx.common.data_types" if tool == "skl2onnx" else "onnxmltools.convert.common.data_types")
+def _ends_with_booster(model: Any) -> str:
+    """The framework of the last step of a pipeline, if that is a booster."""
+    steps = getattr(model, "steps", None)
+    homes = {cls.__module__.split(".")[0] for cls in type(steps[-1][1]).__mro__} if steps and len(steps) > 1 else set()
+    return next((name for name in ("xgboost", "lightgbm") if name in homes), "")
+
+
+def _of_pipeline(model: Any, last: str, columns: int, given: Any, note: Callable[[str], None]) -> Any:
+    """Its steps, and the trees behind them."""
+    from onnx import compose, helper
+
+    head = _of_sklearn(model[:-1], columns, given, note)
+    tail = compose.add_prefix(booster_model(model.steps[-1][1], last, None, note), "booster_")
+    versions = {one.domain: one.version for one in (*head.opset_import, *tail.opset_import)}
+    for one in (head, tail):
+        one.ir_version = tail.ir_version
+        del one.opset_import[:]
+        one.opset_import.extend(helper.make_opsetid(domain, max(version, versions[domain])) for domain, version in versions.items())
+    made = compose.merge_models(head, tail, [(head.graph.output[0].name, tail.graph.input[0].name)])
+    for output in list(made.graph.output):
+        _rename(made, output.name, output.name.removeprefix("booster_"))
+    return made
+
+
+def _of_sklearn(model: Any, columns: int, given: Any, note: Callable[[str], None]) -> Any:
+    converter = _needed("skl2onnx", "sklearn")
+    types = importlib.import_module("skl2onnx.common.data_types")
     inputs = [("x", types.FloatTensorType([None, columns]))]  # some converters write constants as long as a batch that is known
-    if framework == "sklearn" and has_columns(given):
+    if has_columns(given):
         inputs = [(str(name), _column(types, given[name].to_numpy())) for name in given.columns]
-    elif framework == "sklearn" and has_strings(given):
+    elif has_strings(given):
         inputs = [("x", types.StringTensorType([None, columns]))]
-    if framework == "sklearn":
-        return _tried(tool, lambda: _with_plain_scores(converter, model, inputs))
-    convert = getattr(converter, f"convert_{framework}")
-    return _tried(tool, lambda: convert(model, initial_types=inputs, target_opset=15))
+    made = converting("skl2onnx", model, lambda: _with_plain_scores(converter, model, inputs))
+    for given_as, (name, _) in zip([one.name for one in made.graph.input], inputs, strict=True):
+        _rename(made, given_as, name)  # names of columns as they are
+    other = [f"{quoted(name)} is `{identifier(name)}`" for name, _ in inputs if identifier(name) != name]
+    if other:
+        note("names of columns in C: " + ", ".join(other[:20]) + (", ..." if len(other) > 20 else ""))
+    if not hasattr(model, "predict_proba") and hasattr(model, "predict"):
+        _rename(made, "probabilities", "scores")  # sums, votes or distances
+    return made
+
+
+def _rename(made: Any, old: str, new: str) -> None:
+    taken = {name for node in made.graph.node for name in (*node.input, *node.output)} | {one.name for one in made.graph.input}
+    if old == new or new in taken | {one.name for one in made.graph.initializer}:
+        return
+    for node in made.graph.node:
+        node.input[:] = [new if name == old else name for name in node.input]
+        node.output[:] = [new if name == old else name for name in node.output]
+    for one in (*made.graph.input, *made.graph.output):
+        one.name = new if one.name == old else one.name
+
+
+def _flatten(made: Any, outputs: Iterable[str]) -> None:
+    """One number for each row, as the object gives them."""
+    from onnx import helper, numpy_helper
+
+    for name in outputs:
+        for node in made.graph.node:
+            node.output[:] = [f"{name}_in_rows" if one == name else one for one in node.output]
+            node.input[:] = [f"{name}_in_rows" if one == name else one for one in node.input]
+        made.graph.initializer.append(numpy_helper.from_array(np.array([-1], np.int64), f"{name}_shape"))
+        made.graph.node.append(helper.make_node("Reshape", [f"{name}_in_rows", f"{name}_shape"], [name]))
 
 
 def _column(types: Any, column: Any) -> Any:
@@ -146,18 +224,8 @@ def _needed(tool: str, framework: str) -> Any:
     try:
         return importlib.import_module(tool)
     except ImportError:
-        hint = f"run `.venv/bin/pip install -e '.[{_EXTRA[framework][1]}]'` in the checkout"
+        hint = f"run `.venv/bin/pip install -e '.[{framework}]'` in the checkout"
         raise ToolError("no-framework", f"`{tool}` is needed to convert a model of `{framework}`", hint=hint) from None
-
-
-def _tried(tool: str, convert: Callable[[], Any]) -> Any:
-    try:
-        return convert()
-    except Exception as error:  # converters raise of many kinds
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        told = quoted(lines[0] if lines else type(error).__name__, 300)
-        hint = "compute parts that the converter does not know in your application; a model has to be fitted"
-        raise ModelError("cannot-export", f"`{tool}` does not convert the model: {told}", hint=hint) from None
 
 
 def _without_strings(model: Any, note: Callable[[str], None]) -> None:

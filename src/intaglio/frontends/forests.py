@@ -22,6 +22,8 @@ _FORESTS = (
     ("sklearn.ensemble", ("RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor")),
     ("sklearn.tree", ("DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor")),
 )
+_SELECTIONS = ("SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe", "SelectFromModel", "VarianceThreshold",
+               "GenericUnivariateSelect", "RFE", "RFECV")  # fmt: skip
 
 
 def converters() -> dict[type, Converter]:
@@ -36,7 +38,28 @@ def converters() -> dict[type, Converter]:
     ensemble = importlib.import_module("sklearn.ensemble")
     found[ensemble.IsolationForest] = _isolation_forest
     found[ensemble.VotingClassifier] = _voting(get(names[ensemble.VotingClassifier]))
+    selection = importlib.import_module("sklearn.feature_selection")
+    for one in (getattr(selection, name) for name in _SELECTIONS):
+        if one in names:
+            found[one] = _selecting(get(names[one]))
+    for one in (ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor):
+        found[one] = _plain(get(names[one]))
     return found
+
+
+def _selecting(usual: Converter) -> Converter:
+    """Where the first column alone is selected, the converter takes it for none."""
+
+    def convert(scope: Any, operator: Any, container: Any) -> None:
+        if operator.raw_operator.get_support(indices=True).tolist() != [0]:
+            usual(scope, operator, container)
+            return
+        column = scope.get_unique_variable_name("column")
+        container.add_initializer(column, importlib.import_module("onnx").TensorProto.INT64, [1], [0])
+        names = [operator.inputs[0].full_name, column], operator.outputs[0].full_name
+        container.add_node("Gather", *names, name=scope.get_unique_operator_name("Gather"), axis=1)
+
+    return convert
 
 
 def _voting(usual: Converter) -> Converter:
@@ -51,6 +74,31 @@ def _voting(usual: Converter) -> Converter:
             model.flatten_transform = kept
 
     return convert
+
+
+def _plain(usual: Converter) -> Converter:
+    """Its attributes are lists with truth values and numbers of numpy, which protobuf 7 does not take."""
+
+    def convert(scope: Any, operator: Any, container: Any) -> None:
+        add = container.add_node
+
+        def add_plain(*given: Any, **attributes: Any) -> Any:
+            return add(*given, **{name: _plain_numbers(value) for name, value in attributes.items()})
+
+        container.add_node = add_plain
+        try:
+            usual(scope, operator, container)
+        finally:
+            del container.add_node
+
+    return convert
+
+
+def _plain_numbers(value: Any) -> Any:
+    if not isinstance(value, (list, np.ndarray)):
+        return value
+    plain = [one.item() if isinstance(one, np.generic) else one for one in value]
+    return [int(one) if isinstance(one, bool) else one for one in plain]
 
 
 def _mended(usual: Converter) -> Converter:
@@ -156,7 +204,7 @@ def _path_lengths(model: Any) -> dict[str, Any]:
             leaf = tree.children_left[at] < 0
             row = (
                 number, at, 0 if leaf else int(features[tree.feature[at]]), "LEAF" if leaf else "BRANCH_LEQ",
-                0.0 if leaf else _below(tree.threshold[at]), max(int(tree.children_left[at]), 0),
+                0.0 if leaf else below(tree.threshold[at]), max(int(tree.children_left[at]), 0),
                 max(int(tree.children_right[at]), 0), 0 if leaf else int(missing[at]), 1.0,
             )  # fmt: skip
             for column, value in zip(nodes.values(), row, strict=True):
@@ -179,10 +227,11 @@ def _depths(tree: Any) -> Iterator[tuple[int, int]]:
         yield at, int(depth[at])
 
 
-def _below(threshold: float) -> float:
+def below(threshold: float) -> float:
     """Every f32 is at most this f32 if and only if it is at most the threshold."""
-    near = np.float32(threshold)
-    return float(near if near <= threshold else np.nextafter(near, np.float32(-np.inf)))
+    with np.errstate(over="ignore"):
+        near = float(np.float32(threshold))
+        return near if near <= threshold else float(np.nextafter(np.float32(near), np.float32(-np.inf)))
 
 
 def _mean_search(samples: Any) -> Any:

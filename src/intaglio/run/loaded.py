@@ -23,6 +23,7 @@ from intaglio.run.map_entries import NamedInputs
 from intaglio.run.opencl.library import DEFAULT, DeviceOptions, OpenclLibrary
 from intaglio.run.serial.device import SerialDevice
 from intaglio.run.serial.line import SerialOptions
+from intaglio.run.tables import columns_of, is_table
 from intaglio.run.variants import chosen_variant
 from intaglio.targets.target import lacking
 
@@ -214,6 +215,8 @@ class LoadedPackage:
             return inputs
         if isinstance(inputs, np.ndarray) and len(self.manifest.inputs) == 1:
             return {self.manifest.inputs[0].name: inputs}
+        if is_table(inputs):
+            return columns_of(inputs, self.manifest)
         names = ", ".join(f'"{info.name}": ...' for info in self.manifest.inputs)
         what = f"`{self.name}` takes arrays by name, not a `{type(inputs).__name__}`"
         raise UserError("wrong-input", what, hint=f"use `{{{names}}}`")
