@@ -13,6 +13,7 @@ import numpy as np
 
 from intaglio.errors import ModelError, ToolError, install_hint, quoted
 from intaglio.frontends.torch.labels import labels_of
+from intaglio.frontends.torch.packed import packed_rnn
 from intaglio.frontends.torch.program import Aside, GraphRecord, Kind, NodeRecord, Ref, read_program
 from intaglio.frontends.torch.rows.numbers import PYTHON
 from intaglio.frontends.torch.walk import fill_table, row_of, split_target
@@ -25,7 +26,7 @@ DTYPES = {
     28: "uint16", 34: "uint32", 35: "uint64",
 }  # fmt: skip
 FORMATS = {1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format"}
-SPACES = ("aten", "quantized_decomposed", "torchao", "python", "higher_order")
+SPACES = ("aten", "quantized_decomposed", "torchao", "python", "higher_order", "intaglio")
 
 
 class Eager:
@@ -108,6 +109,8 @@ class Eager:
             return PYTHON[op](*given.values()) if op in PYTHON else _python(op, list(given.values()))
         if namespace == "higher_order":
             return self._nested(op, list(given.values()), seen)
+        if namespace == "intaglio":
+            return packed_rnn(self._torch)(*given.values())
         if namespace != "aten":
             return _quantised(self._torch, op, given)
         if op.startswith("sym_size"):

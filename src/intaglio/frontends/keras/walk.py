@@ -19,6 +19,7 @@ from intaglio.frontends.discovery import add_rows
 from intaglio.frontends.emitting import Emitter
 from intaglio.frontends.keras.config import Config, Invocation, Layer, Model, Ref
 from intaglio.frontends.keras.custom import CUSTOM
+from intaglio.frontends.keras.masking import Masks
 from intaglio.frontends.keras.quantised import check_kind, quantised_of
 from intaglio.frontends.keras.weights import Weights
 from intaglio.frontends.onnx.faults import Fault, Problem, unsupported
@@ -39,18 +40,8 @@ DTYPES = {
     "mixed_bfloat16": DType.BF16, "int8": DType.I8, "int16": DType.I16, "int32": DType.I32, "int64": DType.I64, "uint8": DType.U8,
     "uint16": DType.U16, "uint32": DType.U32, "uint64": DType.U64, "bool": DType.BOOL,
 }  # fmt: skip
-# Layers that a mask goes through, and layers whose result depends on it.
-_PASS_MASKS = {
-    "Activation", "ReLU", "LeakyReLU", "PReLU", "ELU", "Softmax", "Dense", "Identity", "Dropout", "GaussianDropout",
-    "GaussianNoise", "AlphaDropout", "ActivityRegularization",
-    "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "LayerNormalization",
-    "BatchNormalization", "GroupNormalization", "UnitNormalization", "Rescaling", "Normalization", "Add", "Subtract", "Multiply",
-    "Average", "Maximum", "Minimum", "Concatenate", "Masking", "TimeDistributed",
-}  # fmt: skip
-_READ_MASKS = {"RNN", "MultiHeadAttention", "GroupQueryAttention", "Attention", "AdditiveAttention", "Softmax", "ConvLSTM1D",
-               "ConvLSTM2D", "ConvLSTM3D"}  # fmt: skip
+TAKE_SEVERAL = {"Attention", "AdditiveAttention"}  # masks in a list
 _TAKE_TEXT = {"StringLookup", "InputLayer"}
-TAKE_MASKS = {"LSTM", "GRU", "SimpleRNN", "Bidirectional", "GlobalAveragePooling1D", "GlobalAvgPool1D"}  # rows that know of them
 
 
 def layer(*names: str) -> Callable[[Row], Row]:
@@ -94,9 +85,9 @@ class Walk:
         self.collect = collect
         self.states: list[State] = []
         self.stateful: set[Layer] = set()
-        self.masks: dict[Value, Value] = {}  # of tensors whose steps do not all count: bool[batch, time]
-        self.unclear: set[Value] = set()  # results of several masks, about which versions of Keras differ
         self.differences: list[str] = []  # where a file of Keras 2, or another backend, is not what Keras on PyTorch computes
+        self.masking = Masks(version, self.emitter, self.differences)
+        self.masks = self.masking.known
         self.calls = 0
         fill_tables()
 
@@ -191,13 +182,11 @@ class Walk:
         if any(v is None for v in operands):
             self._survey(item, path)
             return None
-        told = kwargs.get("mask")
-        reads = item.kind in _READ_MASKS or (item.kind in TAKE_MASKS and any(v in self.unclear for v in operands))
-        if reads and not item.is_op and any(v in self.masks or v in self.unclear for v in operands):
-            hint = "give the model object, with Keras on PyTorch (`intaglio.compile(model)`), or save it without masks"
-            raise unsupported("it reads a mask (of `mask_zero` or `Masking`), which is not supported in this layer", hint)
-        if isinstance(told, Value) and item.kind in TAKE_MASKS:
-            self.masks[next(v for v in operands if v is not None)] = told
+        known = [v for v in operands if v is not None]
+        told = None if item.is_op or item.kind in TAKE_SEVERAL else kwargs.get("mask")
+        told = told if isinstance(told, Value) else None
+        if not item.is_op and item.model is None:
+            self.masking.check(item.kind, known, told is not None)
         self.emitter.source = path
         strings = any(v is not None and v.type.layout is Layout.TEXT for v in operands)
         if strings and item.model is None and item.kind not in _TAKE_TEXT:
@@ -207,24 +196,15 @@ class Walk:
             return None if any(r is None for r in found) else [r for r in found if r is not None]
         if item.custom:
             self.differences.append(f"the layer {quoted(item.name)} is a custom one")
-        result = row(KerasCall(self, item, args, kwargs))
+        call = KerasCall(self, item, args, kwargs)
+        if told is not None and (given := call.tensors()):
+            call.told[given[0]] = told
+        result = row(call)
         values = result if isinstance(result, list) else [result]
-        self._pass_on(item, [v for v in operands if v is not None], values)
+        if not item.is_op:
+            self.masking.pass_on(item.kind, item.config.get("axis", -1), call.tensors(), told, values)
+            self.masking.was_read(call.tensors(), values)
         return values
-
-    def _pass_on(self, item: Layer, operands: list[Value], values: list[Value]) -> None:
-        """Results of layers that a mask goes through have it too."""
-        found = {self.masks[v] for v in operands if v in self.masks}
-        if item.is_op or item.kind not in _PASS_MASKS or not (found or any(v in self.unclear for v in operands)):
-            return
-        alike = len(found) == 1 and all(v in self.masks for v in operands)
-        for value in values:
-            if value in self.masks:
-                continue
-            if alike and value.shape[:2] == next(iter(found)).shape:
-                self.masks[value] = next(iter(found))
-            else:
-                self.unclear.add(value)
 
     def _survey(self, item: Layer, path: str) -> None:
         """What cannot be known to work because its input is not there may still be known not to work."""
@@ -315,6 +295,7 @@ class KerasCall:
         self.config = item.config
         self.kwargs = kwargs
         self.args = args
+        self.told: dict[Value, Value] = {}  # the mask that it is called with
         self.dtype = DType.F32
         if not item.is_op:
             self.dtype = policy(item.config)
@@ -335,8 +316,8 @@ class KerasCall:
 
     def _as_computed(self, item: Value) -> Value:
         made = cast(self, item, self.dtype)
-        if item in self.walk.masks:
-            self.walk.masks[made] = self.walk.masks[item]
+        if made is not item:
+            self.walk.masking.copy(item, made)
         return made
 
     # Operands and options ---------------------------------------------------------------------------------------------
@@ -350,6 +331,10 @@ class KerasCall:
 
     def tensors(self) -> list[Value]:
         return [v for v in _values(self.args) if v is not None]
+
+    def mask(self, value: Value) -> Value | None:
+        """Which steps of a tensor count: as the call says, or as layers before it do."""
+        return self.told.get(value, self.walk.masks.get(value))
 
     def option(self, name: str, default: Any = None) -> Any:
         return self.config.get(name, default)

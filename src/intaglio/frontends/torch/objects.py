@@ -10,6 +10,7 @@ from typing import Any
 
 from intaglio.errors import ModelError, ToolError, UserError, install_hint, quoted
 from intaglio.frontends.torch.loading import check
+from intaglio.frontends.torch.packed import padded_sequences
 from intaglio.frontends.torch.structures import fields_as_dictionaries, rows_of_tensors
 
 
@@ -71,7 +72,7 @@ def _exported(torch: Any, model: Any, example_inputs: tuple[object, ...] | None)
     try:
         if isinstance(model, torch.jit.ScriptModule):
             return _from_script(model.eval(), inputs)
-        with fields_as_dictionaries(model):
+        with fields_as_dictionaries(model), padded_sequences(torch):
             return torch.export.export(model.eval(), inputs)
     except Exception as error:  # torch raises of many kinds, user code of any
         hint = "`torch.export.export(model, example_inputs)` shows the details; see PyTorch's guide to torch.export"

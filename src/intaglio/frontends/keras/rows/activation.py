@@ -219,14 +219,26 @@ def prelu(call: KerasCall) -> Value:
 
 
 @layer("Softmax")
-def softmax(call: KerasCall) -> Value:
+def softmax(call: KerasCall) -> Result:
+    """Of what a mask leaves out, the result is 0; before Keras 3.10, all are equal where it leaves nothing."""
     x, axis = call.x, call.option("axis", -1)
-    if len(call.tensors()) > 1 or call.kwargs.get("mask") is not None:
-        raise unsupported("a mask is not supported")
     axes = [axis] if isinstance(axis, int) else axis
     if len(axes) != 1:
         raise unsupported(f"`axis` is {quoted(str(axis))}: over several axes it is not supported")
-    return call.emit(Softmax(normal_axis(int(axes[0]), x.type.rank)), x)
+    given = call.tensors()
+    mask = given[1] if len(given) > 1 else call.mask(x)
+    if mask is None:
+        return call.emit(Softmax(normal_axis(int(axes[0]), x.type.rank)), x)
+    if mask.type.rank > x.type.rank or any(m not in (1, n) for m, n in zip(mask.shape[::-1], x.shape[::-1], strict=False)):
+        raise unsupported(f"its mask of {list(mask.shape)} does not fit its input of {list(x.shape)}", "give it another `mask`")
+    if mask.dtype is not DType.BOOL:
+        mask = call.emit(Greater(), mask, call.like(0.5, mask)) if mask.dtype.is_float else cast(call, mask, DType.BOOL)
+    far = call.like(-3e4 if x.dtype is DType.F16 else -1e9, x)
+    y = call.emit(Softmax(normal_axis(int(axes[0]), x.type.rank)), call.emit(Where(), mask, x, far))
+    if call.walk.version < (3, 10):
+        call.walk.masking.differs("where a mask leaves nothing, the results of `Softmax` are equal")
+        return y
+    return call.emit(Where(), mask, y, call.like(0, y))
 
 
 _FUNCTIONS = {

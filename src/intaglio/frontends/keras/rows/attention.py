@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 import numpy as np
 
@@ -25,21 +26,25 @@ _FAR_HALF = -3e4
 
 
 def _hidden(call: KerasCall, scores: Value, causal: bool, window: int | None, mask: Value | None) -> Value:
-    """Scores that may not be looked at become very small."""
+    """Scores that may not be looked at become very small. `mask`: bool, of the rank of the scores."""
     far = _FAR_HALF if scores.dtype is DType.F16 else _FAR
+    if not causal and window is None:
+        return scores if mask is None else call.emit(Where(), mask, scores, call.like(far, scores))
     rows, columns = scores.shape[-2:]
-    if causal or window is not None:
-        if moves((rows, columns)):
-            hidden = call.emit(Where(), _seen(call, rows, columns, causal, window), call.like(0, scores), call.like(far, scores))
-            return _masked(call, call.emit(Add(), scores, hidden), far, mask)
-        at = np.arange(rows)[:, None] - np.arange(columns)[None]
-        seen = np.ones((rows, columns), np.bool_)
-        if causal:
-            seen &= at >= 0
-        if window is not None:
-            seen &= np.abs(at) < window
-        scores = call.emit(Add(), scores, call.constant(np.where(seen, 0.0, far).astype(np.float32), scores.dtype))
-    return _masked(call, scores, far, mask)
+    if moves((rows, columns)):
+        seen = _seen(call, rows, columns, causal, window)
+        if mask is not None:
+            return call.emit(Where(), call.emit(LogicalAnd(), mask, seen), scores, call.like(far, scores))
+        return call.emit(Add(), scores, call.emit(Where(), seen, call.like(0, scores), call.like(far, scores)))
+    at = np.arange(rows)[:, None] - np.arange(columns)[None]
+    known = np.ones((rows, columns), np.bool_)
+    if causal:
+        known &= at >= 0
+    if window is not None:
+        known &= np.abs(at) < window
+    if mask is not None:
+        return call.emit(Where(), call.emit(LogicalAnd(), mask, call.constant(known)), scores, call.like(far, scores))
+    return call.emit(Add(), scores, call.constant(np.where(known, 0.0, far).astype(np.float32), scores.dtype))
 
 
 def _seen(call: KerasCall, rows: int, columns: int, causal: bool, window: int | None) -> Value:
@@ -51,13 +56,20 @@ def _seen(call: KerasCall, rows: int, columns: int, causal: bool, window: int | 
     return before if near is None or near is before else call.emit(LogicalAnd(), before, near)
 
 
-def _masked(call: KerasCall, scores: Value, far: float, mask: Value | None) -> Value:
-    if mask is not None:
-        seen_there = mask if mask.dtype is DType.BOOL else cast(call, mask, DType.BOOL)
-        if scores.type.rank == 4 and mask.type.rank == 3:  # a mask for all heads
-            seen_there = reshape(call, seen_there, (mask.shape[0], 1, *mask.shape[1:]))
-        scores = call.emit(Where(), seen_there, scores, call.like(far, scores))
-    return scores
+def _all(call: KerasCall, masks: list[Value | None]) -> Value | None:
+    """What all of these masks leave."""
+    found = [cast(call, m, DType.BOOL) for m in masks if m is not None]
+    return None if not found else reduce(lambda a, b: call.emit(LogicalAnd(), a, b), found)
+
+
+def _rows(call: KerasCall, mask: Value | None) -> Value | None:
+    """[batch, queries] as [batch, queries, 1]."""
+    return None if mask is None else reshape(call, mask, (*mask.shape, 1))
+
+
+def _columns(call: KerasCall, mask: Value | None) -> Value | None:
+    """[batch, keys] as [batch, 1, keys]."""
+    return None if mask is None else reshape(call, mask, (mask.shape[0], 1, *mask.shape[1:]))
 
 
 @layer("MultiHeadAttention", "GroupQueryAttention")
@@ -70,9 +82,8 @@ def multi_head(call: KerasCall) -> Result:
         raise Fault("bad-graph", "it is called without a query or a value")
     query, value = given["query"], given["value"]
     key = given.get("key", value)
-    mask = call.kwargs.get("attention_mask")
-    if any(call.kwargs.get(n) is not None for n in ("query_mask", "value_mask", "key_mask")) or len(placed) > 3:
-        raise unsupported("masks of the query, the key or the value are not supported", "give it an `attention_mask`")
+    if len(placed) > 3:
+        raise unsupported("masks of the query, the key or the value by position are not supported", "give them by name")
     axes = call.option("attention_axes")
     if not (query.type.rank == value.type.rank == key.type.rank == 3) or axes not in (None, [1], 1):
         raise unsupported(f"attention over axes {axes} of {list(query.shape)} is not supported", "flatten to one axis")
@@ -87,8 +98,11 @@ def multi_head(call: KerasCall) -> Result:
     k = _repeated(call, _heads(call, key, "key", groups, width), heads)
     v = _repeated(call, _heads(call, value, "value", groups, wide), heads)
     scores = call.emit(MatMul(transpose_b=True), call.emit(Mul(), q, call.like(1 / math.sqrt(width), q)), k)
-    scores = _hidden(call, scores, bool(call.kwargs.get("use_causal_mask")), window, mask if isinstance(mask, Value) else None)
-    shares = call.emit(Softmax(3), scores)
+    causal, own = bool(call.kwargs.get("use_causal_mask")), _mask_of_query(call, query)
+    mask = _attention_mask(call, own, value, given.get("key"))
+    shares = call.emit(Softmax(3), _hidden(call, scores, causal, window, mask))
+    if mask is not None and _zeros_what_is_hidden(call):
+        shares = call.emit(Where(), _mask_of_scores(call, shares, causal, window, mask), shares, call.like(0, shares))
     mixed = transpose(call, call.emit(MatMul(), shares, v), (0, 2, 1, 3))
     flat = reshape(call, mixed, (*query.shape[:2], heads * wide))
     if call.flag("use_gate"):
@@ -101,7 +115,47 @@ def multi_head(call: KerasCall) -> Result:
     w = reshape(call, call.weight("output_kernel", heads, wide, shape[0]), (heads * wide, shape[0]))
     bias = call.weight("output_bias", shape[0]) if call.flag("use_bias", True) else None
     y = call.emit(MatMul(), flat, w, bias)
+    if not grouped:
+        call.walk.masking.take_off([query, value, key], [y])
+    if own is not None:
+        call.walk.masks[y] = own
     return [y, shares] if call.kwargs.get("return_attention_scores") else y
+
+
+def _mask_of_query(call: KerasCall, query: Value) -> Value | None:
+    """Since 3.8, MultiHeadAttention reads the mask of the tensor, whatever it is called with."""
+    told = call.kwargs.get("query_mask")
+    ignored = call.layer.kind == "MultiHeadAttention" and call.walk.version >= (3, 8)
+    return told if isinstance(told, Value) and not ignored else call.walk.masks.get(query)
+
+
+def _attention_mask(call: KerasCall, query: Value | None, value: Value, key: Value | None) -> Value | None:
+    """bool, [batch, 1 or heads, queries or 1, keys]."""
+    told = call.kwargs.get("attention_mask")
+    masks = [call.kwargs.get("value_mask"), call.kwargs.get("key_mask")]
+    for n, (mask, tensor) in enumerate(zip(masks, (value, key), strict=True)):
+        masks[n] = mask if isinstance(mask, Value) else None if tensor is None else call.walk.masks.get(tensor)
+    whole = told if isinstance(told, Value) else None
+    made = _all(call, [_rows(call, query), *(_columns(call, mask) for mask in masks)])
+    if whole is None or whole.type.rank == 4:
+        every = None if made is None else reshape(call, made, (made.shape[0], 1, *made.shape[1:]))
+        return _all(call, [whole, every])
+    joined = _all(call, [whole, made])
+    return None if joined is None else reshape(call, joined, (*joined.shape[:-2], 1, *joined.shape[-2:]))
+
+
+def _zeros_what_is_hidden(call: KerasCall) -> bool:
+    """Where a query may look at nothing, shares are equal, except in Keras's own softmax since 3.10."""
+    own = call.number("dropout", 0.0) > 0 or bool(call.kwargs.get("return_attention_scores"))
+    if own and call.walk.version < (3, 10):
+        call.walk.masking.differs("a query that may look at nothing looks at all")
+    return own and call.walk.version >= (3, 10)
+
+
+def _mask_of_scores(call: KerasCall, scores: Value, causal: bool, window: int | None, mask: Value) -> Value:
+    if not causal and window is None:
+        return mask
+    return call.emit(LogicalAnd(), mask, _seen(call, scores.shape[-2], scores.shape[-1], causal, window))
 
 
 def _heads(call: KerasCall, x: Value, role: str, heads: int, width: int) -> Value:
@@ -127,8 +181,8 @@ def attention(call: KerasCall) -> Result:
     query, value, *rest = call.tensors()
     key = rest[0] if rest else value
     told = call.kwargs.get("mask")
-    if told is not None and any(m is not None for m in (told if isinstance(told, list) else [told])):
-        raise unsupported("a mask is not supported")
+    masks = told if isinstance(told, list) else [call.walk.masks.get(v) for v in (query, value)]
+    own, seen = [*masks, None, None][:2]
     if query.type.rank != 3 or key.type.rank != 3:
         raise Fault("shape-mismatch", f"it takes [batch, time, features], got {list(query.shape)} and {list(key.shape)}")
     additive = call.layer.kind == "AdditiveAttention"
@@ -138,9 +192,15 @@ def attention(call: KerasCall) -> Result:
             scores = call.emit(Mul(), scores, call.weight("scale"))
     else:
         scores = _added(call, query, key, additive)
-    scores = _hidden(call, scores, bool(call.kwargs.get("use_causal_mask")), None, None)
+    scores = _hidden(call, scores, bool(call.kwargs.get("use_causal_mask")), None, _all(call, [_columns(call, seen)]))
     shares = call.emit(Softmax(2), scores)
     y = call.emit(MatMul(), shares, value)
+    if own is not None:  # queries that do not count have no result
+        y = call.emit(Where(), _all(call, [_rows(call, own)]), y, call.like(0, y))
+        if call.walk.masking.lists_have_masks:
+            call.walk.masks[y] = own
+        else:
+            call.walk.masking.differs("what is made of several tensors has no mask")
     return [y, shares] if call.kwargs.get("return_attention_scores") else y
 
 

@@ -310,9 +310,11 @@ def more_or_less(call: KerasCall) -> Result:
     return _dropped(call, x, axes)
 
 
-@function("Cast")
+@function("Cast", "ConvertToTensor")
 def cast_function(call: KerasCall) -> Result:
     told = call.option("dtype")
+    if told is None and call.layer.kind == "ConvertToTensor":
+        return call.x
     if told not in DTYPES:
         raise Fault("unsupported-type", f"a cast to {quoted(str(told))} is not supported")
     return cast(call, call.x, DTYPES[told])

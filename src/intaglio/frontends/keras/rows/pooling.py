@@ -62,8 +62,8 @@ def whole_pooling(call: KerasCall) -> Result:
     spatial(call, x, count)
     first = 2 if call.channels_first else 1
     kind = "max" if "Max" in call.layer.kind else "mean"
-    if kind == "mean" and x in call.walk.masks:
-        return _mean_of_some(call, x, call.walk.masks[x])
+    if kind == "mean" and count == 1 and (mask := call.mask(x)) is not None:
+        return _mean_of_some(call, x, mask)
     return call.emit(Reduce(kind, tuple(range(first, first + count)), call.flag("keepdims")), x)
 
 

@@ -118,7 +118,7 @@ def run_one(call: KerasCall, *, in_order: bool, zeros: bool = False) -> tuple[Va
     w, r, b = _weights(call, gates, x.shape[2], order)
     starts, entries = _starts(call, x, op.hidden, op.STATES)
     weights = [call.constant(a[None], call.dtype, n) for a, n in ((w, "kernel"), (r, "recurrent_kernel"), (b, "bias"))]
-    mask = call.walk.masks.get(x)
+    mask = call.mask(x)
     some = None if mask is None else packed(call, x, mask)
     given = (x, None) if some is None else (some.x, some.lengths)
     y, *ends = call.emit_all(op, given[0], *weights, given[1], *starts)
@@ -137,7 +137,7 @@ def run_one(call: KerasCall, *, in_order: bool, zeros: bool = False) -> tuple[Va
 def recurrent(call: KerasCall) -> Result:
     y, states = run_one(call, in_order=False)
     first = y if call.flag("return_sequences") else states[0]
-    mask = call.walk.masks.get(call.x)
+    mask = call.mask(call.x)
     if mask is not None and call.flag("return_sequences"):
         call.walk.masks[first] = mask
     if mask is not None and call.flag("zero_output_for_mask") and not call.flag("return_sequences"):
@@ -197,7 +197,7 @@ def spectral(call: KerasCall) -> Result:
     results = [cast(call, y, call.x.dtype) for y in made]
     for y in results:  # what becomes of a mask depends on the version of Keras
         if call.walk.masks.pop(y, None) is not None:
-            call.walk.unclear.add(y)
+            call.walk.masking.unclear.add(y)
     return results
 
 
@@ -209,6 +209,8 @@ def bidirectional(call: KerasCall) -> Result:
             raise unsupported(side.foreign or f"a layer of class {quoted(side.kind)} in both directions is not supported")
     merge = call.option("merge_mode", "concat")
     calls = [KerasCall(call.walk, side, call.args, {}) for side in (forward, backward)]
+    for one in calls:
+        one.told = call.told
     given = call.kwargs.get("initial_state") or call.tensors()[1:]
     if given:
         half = len(given) // 2
@@ -218,7 +220,7 @@ def bidirectional(call: KerasCall) -> Result:
     alike = forward.kind == backward.kind and forward.config.get("units") == backward.config.get("units")
     stateful = any(one.flag("stateful") for one in calls)
     straight = not calls[0].flag("go_backwards") and calls[1].flag("go_backwards")
-    mask = call.walk.masks.get(x)
+    mask = call.mask(x)
     if alike and straight and not given and not stateful and x.type.rank == 3 and mask is None:
         y, *last = _together(call, calls, x)
         h = y.shape[-1]
