@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from intaglio.errors import UserError
 from intaglio.fleet.jobs import pieces_of
 from intaglio.project.file import read_project
+from intaglio.run.package import Package
 from support.commands import DIGITS, DIGITS_DATA, Intaglio
 
 TEXT = """
@@ -140,3 +142,36 @@ def test_a_section_that_is_wrong(name: str, file: Path) -> None:
     with pytest.raises(UserError) as caught:
         read_project(edited(file, (old, new)))
     assert reason in str(caught.value) and caught.value.hint
+
+
+@pytest.mark.slow
+def test_fit_says_what_compile_says_on_boards_with_several_memories(file: Path, intaglio: Intaglio) -> None:
+    known = files("intaglio.targets") / "boards" / "nucleo-f722ze.toml"
+    limit = flash_of(file, intaglio) - 16  # the firmware without a board is smaller than that
+    text = known.read_text().replace("bytes = 524288", f"bytes = {limit}")
+    (file.parent / "tight.toml").write_text(text)
+    places = 'boards = ["nucleo-f722ze", "nucleo-h7a3zi-q", "tight.toml"]'
+    edited(file, ('boards = ["nucleo-l4r5zi", "nucleo-f401re", "nucleo-f030r8"]\ntargets = ["generic"]', places),
+           ('jobs = ["fit", "compile", "validate"]\nquick = true', 'jobs = ["fit", "compile", "profile"]'))  # fmt: skip
+    options = ('quantize = "int8"\noptimize = "size"', 'weights = "ram"', 'optimize = "speed"')
+    variants = [f"\n[fleet.variants.v{n}]\n{line}\n" for n, line in enumerate(options)]
+    file.write_text(file.read_text() + "".join(variants) + "\n[fleet.variants.plain]\n")
+    said = intaglio("fleet", file, "-j", "2", "--json")
+    rows = {(r["variant"], r["place"], r["kind"]): r for r in said.json["results"]}
+    for variant, place in {key[:2] for key in rows}:
+        fit, made, run = (rows[variant, place, kind] for kind in ("fit", "compile", "profile"))
+        assert fit["state"] == made["state"], (variant, place)
+        if made["state"] == "ok":
+            keys = [(made, "ram"), (made, "flash"), (run, "time"), (run, "instructions")]
+            assert [fit["figures"][key] for _, key in keys] == [row["figures"][key] for row, key in keys], (variant, place)
+    refused = rows["plain", "tight", "fit"], rows["plain", "tight", "compile"]
+    assert all(row["state"] == "no" and "16 too many" in row["reason"] for row in refused)
+
+
+def flash_of(file: Path, intaglio: Intaglio) -> int:
+    package = file.parent / "alone"
+    words = ("--board", "nucleo-f722ze", "--cflags=-O0")
+    assert intaglio("compile", file.parent / "digits.onnx", *words, "-o", package).code == 0
+    firmware = Package(package).manifest.firmware
+    assert firmware is not None
+    return firmware.flash_bytes

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from intaglio.errors import UserError, quoted
 from intaglio.fleet.pieces import NO, OK, Job, Piece, Result, Value, told
+from intaglio.options.request import Request
 from intaglio.package.ownership import MANIFEST, file_digest
 from intaglio.pipeline import compile_request
 from intaglio.project.build import package_sizes
 from intaglio.run.package import Package
 from intaglio.stages.watch import Watch
-from intaglio.survey.boards import on_board
-from intaglio.survey.figures import on_core, quantised_once
+from intaglio.survey.boards import as_compiled, on_board
+from intaglio.survey.figures import Figures, on_core, quantised_once
 from intaglio.survey.means import Finder
 from intaglio.targets.board import find_board
 from intaglio.targets.target import all_targets
@@ -51,16 +52,29 @@ def fit(piece: Piece) -> list[Result]:
             compile_request(replace(once, stop_after="memory", output=_scratch(stack) / "x.ig"), Watch())  # tells why
         finder = Finder(once, {core: figures}, core, stack)
         for job, name in zip(piece.jobs, piece.boards, strict=True):
-            on = on_board(once, find_board(name), figures, finder)
-            needs = on.needs
-            if needs is None:
-                results.append(Result(job.key, NO, "not supported on this core"))
-                continue
-            row: dict[str, Value] = {"ram": sum(needs.ram.values()), "flash": sum(needs.flash.values()), "time": on.time_ms}
-            row |= {"instructions": figures.instructions if figures is not None else None, "means": ", ".join(on.means)}
-            row |= {"sizes": on.sizes, "times": on.time}
-            results.append(Result(job.key, OK if on.fits else NO, "" if on.fits else on.told(), row))
+            try:
+                results.append(_fitted(job, name, once, figures, finder, piece))
+            except Exception as error:  # of one board
+                results.append(Result(job.key, *told(error)))
     return results
+
+
+def _fitted(job: Job, name: str, once: Request, figures: Figures | None, finder: Finder, piece: Piece) -> Result:
+    board = find_board(name)
+    on = on_board(once, board, figures, finder)
+    if on.needs is None or figures is None:
+        return Result(job.key, NO, "not supported on this core")
+    row: dict[str, Value] = {"ram": sum(on.needs.ram.values()), "flash": sum(on.needs.flash.values()), "time": on.time_ms}
+    row |= {"instructions": figures.instructions, "means": ", ".join(on.means), "sizes": on.sizes, "times": on.time}
+    if piece.quick:
+        return Result(job.key, OK if on.fits else NO, "" if on.fits else on.told(), row)
+    made = as_compiled(replace(piece.request, target=None, board=name), board, figures)
+    row |= {"ram": made.ram, "flash": made.flash, "time": made.time_ms, "sizes": made.figures.sizes}
+    if not made.refusal:
+        row |= {"instructions": made.figures.instructions, "times": made.figures.time}
+    elif on.fits:
+        row["means"] = ""  # of the core alone: not on this board
+    return Result(job.key, NO if made.refusal else OK, made.refusal, row)
 
 
 def _scratch(stack: ExitStack) -> Path:
