@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from importlib.resources import files
@@ -9,9 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from intaglio.cli.fleets import FleetWords, _code, _say
 from intaglio.errors import UserError
 from intaglio.fleet.jobs import pieces_of
+from intaglio.fleet.run import Finished, Progress
+from intaglio.fleet.store import Row
+from intaglio.fleet.summary import budgets_of
 from intaglio.project.file import read_project
+from intaglio.project.fleet import matching
 from intaglio.run.package import Package
 from support.commands import DIGITS, DIGITS_DATA, Intaglio
 
@@ -85,6 +91,29 @@ def test_a_fleet_from_the_command_line(file: Path, intaglio: Intaglio) -> None:
     said = intaglio("compare", file.parent / "less.json", file.parent / "store@1", "--fail-if", "ram>+2%")
     assert said.code == 1 and "broken rule: `ram>+2%`: digits on nucleo-f030r8" in said.err and "+11." in said.out
     assert intaglio("compare", file.parent / "store@1", file.parent / "less.json", "--fail-if", "ram>+2%").code == 0
+
+
+def test_what_makes_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    """That a model does not fit is an answer; a package that is wrong is not what was wanted."""
+    rows = [Row("compile", "m", "", "f030", "no", "does-not-fit: `m` needs ...", {})]
+    rows.append(Row("profile", "m", "", "n657", "not emulated", "QEMU has no machine", {}))
+    done = Finished(1, None, tuple(rows), (), Progress(2, 0), ())
+    assert _code(done) == 0
+    rows.append(Row("validate", "m", "", "here", "no", "differs from the reference", {"ram": 2000}))
+    done = Finished(1, None, tuple(rows), (), Progress(3, 0), budgets_of(rows, [("ram", 1000.0)]))
+    assert _code(done) == 1
+    _say(done, [], 1.0, FleetWords([], None, None, None, False, None, None, False))
+    said = capsys.readouterr()
+    assert "exit code 1: 1 budget not met" in said.err
+    assert "exit code 1: m on here, validate: differs from the reference" in said.err and "not emulated" in said.out
+    done = dataclasses.replace(done, rows=(*rows, Row("fit", "m", "", "here", "failed", "a bug", {})))
+    assert _code(done) == 2
+
+
+def test_boards_can_be_left_out() -> None:
+    known = ["nucleo-a", "nucleo-n657", "other"]
+    assert matching(["nucleo-*", "!nucleo-n657*"], known) == (["nucleo-a"], [])
+    assert matching(["*", "!esp*"], known) == (known, ["!esp*"])
 
 
 @pytest.mark.slow

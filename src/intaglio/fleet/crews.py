@@ -7,7 +7,8 @@ import logging
 import selectors
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -23,8 +24,26 @@ Outcome = list[Result] | str  # results, or LOST or LATE
 
 
 class Crew(Protocol):
-    def perform(self, pieces: Sequence[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]: ...
+    def perform(self, pieces: Iterable[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
+        """`pieces` are taken when somebody is free for them."""
+        ...
+
     def close(self) -> None: ...
+
+
+class _Waiting:
+    """Pieces, taken one by one."""
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self._rest, self._held = iter(pieces), deque[Piece]()
+
+    def next(self) -> Piece | None:
+        if not self._held:
+            self._held.extend(islice(self._rest, 1))
+        return self._held[0] if self._held else None
+
+    def take(self) -> None:
+        self._held.popleft()
 
 
 class LocalCrew:
@@ -34,25 +53,29 @@ class LocalCrew:
         self._count = count
         self._workers: list[Worker] = []
 
-    def perform(self, pieces: Sequence[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
-        waiting = deque(pieces)
+    def perform(self, pieces: Iterable[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
+        waiting = _Waiting(pieces)
         with selectors.DefaultSelector() as selector:
-            while waiting or any(worker.piece is not None for worker in self._workers):
-                self._hand_out(waiting, selector)
+            while not self._hand_out(waiting, selector) or any(worker.piece is not None for worker in self._workers):
                 yield from self._hear(selector, timeout_s)
 
-    def _hand_out(self, waiting: deque[Piece], selector: selectors.BaseSelector) -> None:
+    def _hand_out(self, waiting: _Waiting, selector: selectors.BaseSelector) -> bool:
+        """True: none is left."""
         free = [worker for worker in self._workers if worker.piece is None]
-        while waiting and (free or len(self._workers) < self._count):
+        while free or len(self._workers) < self._count:
+            piece = waiting.next()
+            if piece is None:
+                return True
             if not free:
                 self._workers.append(Worker())
                 free.append(self._workers[-1])
             worker = free.pop()
-            if worker.start(waiting[0]):
-                waiting.popleft()
+            if worker.start(piece):
+                waiting.take()
                 selector.register(worker.stream, selectors.EVENT_READ, worker)
             else:
                 self._drop(worker)
+        return False
 
     def _hear(self, selector: selectors.BaseSelector, timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
         for key, _ in selector.select(0.5):
@@ -86,7 +109,7 @@ class DaskCrew:
     def __init__(self, client: Client, cluster: object = None) -> None:
         self.client, self._cluster = client, cluster
 
-    def perform(self, pieces: Sequence[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
+    def perform(self, pieces: Iterable[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
         from distributed import as_completed
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
