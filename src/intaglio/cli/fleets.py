@@ -58,9 +58,9 @@ def fleet_words(file: Path, words: FleetWords) -> int:
 
     def crew() -> Crew:
         if words.scheduler is not None:
-            return connect(words.scheduler)
+            return connect(words.scheduler, note)
         if words.cluster is not None:
-            return start_cluster(words.cluster, plan.clusters.get(words.cluster, {}), count, plan.store / "logs")
+            return start_cluster(words.cluster, plan.clusters.get(words.cluster, {}), count, plan.store / "logs", note)
         return LocalCrew(count)
 
     start = time.perf_counter()

@@ -78,8 +78,8 @@ def search_words(model: Path, options: Mapping[str, object], words: SearchWords)
 
 def _crew(words: SearchWords, count: int) -> Crew:
     if words.scheduler is not None:
-        return connect(words.scheduler)
-    return LocalCrew(count) if words.cluster is None else start_cluster(words.cluster, {}, count, words.store / "logs")
+        return connect(words.scheduler, note)
+    return LocalCrew(count) if words.cluster is None else start_cluster(words.cluster, {}, count, words.store / "logs", note)
 
 
 def _budget(ram: int | None, flash: int | None, words: SearchWords) -> dict[str, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from intaglio.fleet.search import Point, within
 
 UNITS = {"ram": "RAM, bytes", "flash": "flash, bytes", "time": "time, ms", "accuracy": "accuracy"}
-WIDTH, HEIGHT, EDGE = 460, 300, 72
+WIDTH, HEIGHT, EDGE, BELOW = 460, 280, 72, 44
 FRONT, LIMIT = "seagreen", "crimson"
 
 
@@ -61,7 +61,7 @@ def picture(points: Sequence[Point], best: Sequence[Point], a: str, b: str, budg
     shown = [p for p in points if a in p.figures and b in p.figures]
     if not shown:
         return ""
-    right, bottom = WIDTH - 8, HEIGHT - EDGE
+    right, bottom = WIDTH - 8, HEIGHT - BELOW
     across, up = _scale([p.figures[a] for p in shown], budget.get(a)), _scale([p.figures[b] for p in shown], budget.get(b))
     frame = f'x="{EDGE}" y="8" width="{right - EDGE}" height="{bottom - 8}"'
     parts = [f'<rect {frame} fill="none" stroke="currentColor" opacity=".4"/>']
@@ -79,11 +79,11 @@ def picture(points: Sequence[Point], best: Sequence[Point], a: str, b: str, budg
         if p in best:
             number = f'<text x="{x + 7}" y="{y - 6}" font-size="10">{best.index(p) + 1}</text>'
             parts.append(number)
-    for value in ticks(*across):
+    for value in _ticks(a, across):
         x = _at(value, across, True)
         parts.append(f'<line x1="{x}" x2="{x}" y1="{bottom}" y2="{bottom + 4}" stroke="currentColor"/>')
         parts.append(f'<text x="{x}" y="{bottom + 16}" text-anchor="middle" font-size="10">{_told(a, _clean(value))}</text>')
-    for value in ticks(*up):
+    for value in _ticks(b, up):
         y = _at(value, up, False)
         parts.append(f'<line x1="{EDGE - 4}" x2="{EDGE}" y1="{y}" y2="{y}" stroke="currentColor"/>')
         parts.append(f'<text x="{EDGE - 7}" y="{y + 3}" text-anchor="end" font-size="10">{_told(b, _clean(value))}</text>')
@@ -92,6 +92,10 @@ def picture(points: Sequence[Point], best: Sequence[Point], a: str, b: str, budg
     parts.append(f'<text x="12" y="{middle}" text-anchor="middle" transform="rotate(-90 12 {middle})">{UNITS[b]}</text>')
     about = f'role="img" aria-label="{UNITS[b]} by {UNITS[a]}" style="font: 12px sans-serif; fill: currentColor"'
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" {about}>{"".join(parts)}</svg>'
+
+
+def _ticks(key: str, scale: tuple[float, float]) -> list[float]:
+    return [value for value in ticks(*scale) if value >= 0 and (key != "accuracy" or value <= 1)]
 
 
 def _clean(value: float) -> float:
@@ -108,7 +112,7 @@ def _scale(values: Sequence[float], limit: float | None) -> tuple[float, float]:
 
 def _at(value: float, scale: tuple[float, float], across: bool) -> float:
     share = (value - scale[0]) / (scale[1] - scale[0])
-    place = EDGE + share * (WIDTH - EDGE - 8) if across else HEIGHT - EDGE - share * (HEIGHT - EDGE - 8)
+    place = EDGE + share * (WIDTH - EDGE - 8) if across else HEIGHT - BELOW - share * (HEIGHT - BELOW - 8)
     return round(place, 1)
 
 

@@ -92,6 +92,7 @@ def _perform(
             progress.done += len(results)
             progress.states.update(one.state for one in results)
             heard(progress)
+        heard(progress)
         if not worked:
             time.sleep(WAIT_S)  # all that is left is with another run
         pieces = again

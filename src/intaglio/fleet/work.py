@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import filecmp
 import hashlib
 import os
 import shutil
@@ -90,7 +92,7 @@ def build(piece: Piece) -> list[Result]:
         compile_request(replace(piece.request, output=folder, force=True), Watch())
         spent = time.perf_counter() - start
         package = Package(folder)
-        kept = keep(folder, Path(piece.packages)) if any(job.kind == "compile" for job in piece.jobs) else ""
+        kept = keep(folder, Path(piece.packages)) if _is_kept(piece, folder) else ""
         results = []
         for job in piece.jobs:
             begun = time.perf_counter()
@@ -98,6 +100,12 @@ def build(piece: Piece) -> list[Result]:
             spent_here = spent if job.kind == "compile" else time.perf_counter() - begun
             results.append(replace(made, seconds=spent_here))
         return results
+
+
+def _is_kept(piece: Piece, folder: Path) -> bool:
+    """It is asked for, or was before and is measured now."""
+    digest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+    return any(job.kind == "compile" for job in piece.jobs) or (Path(piece.packages) / digest[:2] / digest).is_dir()
 
 
 def _made(job: Job, package: Package, kept: str) -> Result:
@@ -136,14 +144,19 @@ def _profiled(job: Job, package: Package) -> Result:
 
 
 def keep(folder: Path, packages: Path) -> str:
-    """Into the store, under the digest of its manifest, which has the digests of all other files. Who comes second has the same."""
+    """Into the store, under the digest of its manifest, which has the digests of all other files. Who comes second has the same; a
+    package there that somebody has changed is replaced."""
     digest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
     place = packages / digest[:2] / digest
-    if not place.is_dir():
+    changed = place.is_dir()
+    if not changed or not is_same(folder, place):
         place.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=".put-", dir=place.parent))
         try:
             shutil.copytree(folder, beside / "package", symlinks=True)
+            if changed:
+                with contextlib.suppress(FileNotFoundError):  # another process was first
+                    os.rename(place, beside / "changed")
             try:
                 os.rename(beside / "package", place)
             except OSError:
@@ -152,6 +165,12 @@ def keep(folder: Path, packages: Path) -> str:
         finally:
             shutil.rmtree(beside, ignore_errors=True)
     return digest
+
+
+def is_same(folder: Path, other: Path) -> bool:
+    """The same files with the same content."""
+    names = [sorted(str(p.relative_to(top)) for p in top.rglob("*") if p.is_file()) for top in (folder, other)]
+    return names[0] == names[1] and not any(filecmp.cmpfiles(folder, other, names[0], shallow=False)[1:])
 
 
 __all__ = ["build", "fit", "keep", "nothing"]
