@@ -9,18 +9,24 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from intaglio.errors import ToolError
-from intaglio.fleet.crews import Crew, DaskCrew, LocalCrew
+from intaglio.errors import ToolError, UserError
+from intaglio.fleet.changes import read_run
+from intaglio.fleet.crews import Crew, DaskCrew, LocalCrew, _gone, check_crew
 from intaglio.fleet.pieces import Piece, Result, told
 from intaglio.fleet.run import Finished, run_fleet
 from intaglio.fleet.store import Store
+from intaglio.fleet.work import is_same, keep
+from intaglio.fleet.worker import _Room, sweep
 from intaglio.project.fleet import FleetPlan
 from support.fleet_work import piece
 
@@ -88,6 +94,54 @@ def test_a_run_that_was_cut_short_is_taken_up(fleet: Fleet) -> None:
     assert fleet.store.begin("f.toml", jobs[:1]) == run + 1
 
 
+def test_a_run_that_lives_is_not_taken_up(tmp_path: Path) -> None:
+    jobs = piece("fine", "a").jobs
+    first, second = Store(tmp_path / "store"), Store(tmp_path / "store")
+    run = first.begin("f.toml", jobs)
+    assert second.begin("f.toml", jobs) == run + 1
+    assert first.claim([jobs[0].key]) == (set(), set())
+    assert second.claim([jobs[0].key]) == (set(), {jobs[0].key})
+    first.close()  # as if it was killed
+    assert second.claim([jobs[0].key]) == (set(), set())
+    third = Store(tmp_path / "store")
+    assert third.begin("other.toml", jobs) == run + 2 and third.begin("f.toml", jobs) == run
+    second.close()
+    third.close()
+
+
+def test_two_runs_at_once_share_the_work(fleet: Fleet, tmp_path: Path) -> None:
+    pieces = [piece("counted", f"m{n}", tmp_path / f"n{n}") for n in range(12)]
+    fleet.patch.setattr("intaglio.fleet.run.pieces_of", lambda _: list(pieces))
+    fleet.patch.setattr("intaglio.fleet.run.WAIT_S", 0.01)
+    found: list[Finished] = []
+
+    def run() -> None:
+        store = Store(tmp_path / "store")
+        found.append(run_fleet(fleet.plan, "f.toml", store, lambda: LocalCrew(1), lambda _: None))
+        store.close()
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [(tmp_path / f"n{n}").read_text() for n in range(12)] == ["x"] * 12
+    assert sorted(one.run for one in found) == [1, 2] and all({r.state for r in one.rows} == {"ok"} for one in found)
+    assert sum(one.progress.total - one.progress.known - one.progress.elsewhere for one in found) == 12
+
+
+def test_the_run_before_is_of_the_same_file(fleet: Fleet, tmp_path: Path) -> None:
+    a, b = [piece("fine", "a")], [piece("fine", "b")]
+    fleet.patch.setattr("intaglio.fleet.run.pieces_of", lambda plan: a if plan.quick else b)
+    other = replace(fleet.plan, quick=True)
+    befores = []
+    for plan, name in ((fleet.plan, "b.toml"), (other, "a.toml")) * 2:
+        befores.append(run_fleet(plan, name, fleet.store, lambda: LocalCrew(1), lambda _: None).before)
+    assert befores == [None, None, 1, 2]
+    assert [row.model for row in read_run(tmp_path / "store@b.toml")] == ["b"]
+    assert [row.model for row in read_run(tmp_path / "store")] == ["a"]
+
+
 def test_workers_that_are_killed_lose_nothing(fleet: Fleet) -> None:
     fleet.plan = FleetPlan((), ("compile",), False, Path(), 50, 60.0, ())
     crew = LocalCrew(2)
@@ -113,6 +167,8 @@ WRITER = """
 import sys
 from pathlib import Path
 from intaglio.fleet.store import Store
+from intaglio.fleet.work import is_same, keep
+from intaglio.fleet.worker import _Room, sweep
 from intaglio.fleet.pieces import Result
 from support.fleet_work import piece
 store, who = Store(Path(sys.argv[1])), sys.argv[2]
@@ -159,6 +215,64 @@ def test_the_reason_of_a_full_disk_is_one_line() -> None:
         assert told(error) == ("trouble", "disk-full: there is no space left, in the store or for temporary files")
     assert told(ToolError("no-compiler", "there is none", hint="get one")) == ("trouble", "no-compiler: there is none")
     assert len(told(ValueError("x" * 9000))[1]) < 500
+    assert told(UserError("no-emulator", "QEMU has no machine", hint="none")) == ("not emulated", "QEMU has no machine")
+
+
+def test_temporary_files_of_a_job_that_is_killed_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    crew = LocalCrew(1)
+    assert [outcome for _, outcome in crew.perform([piece("litter", "a", tmp_path / "where")], 1.0)] == ["timeout"]
+    crew.close()
+    folder = Path((tmp_path / "where").read_text())
+    assert folder.is_relative_to(tmp_path) and not folder.parent.exists()
+    room = _Room()
+    (room.folder / "x").touch()
+    sweep.cache_clear()
+    sweep()
+    assert (room.folder / "x").exists(), "its process lives"
+    os.close(room._lock)  # as if it was killed
+    sweep.cache_clear()
+    sweep()
+    assert not room.folder.exists()
+
+
+def test_a_package_that_was_changed_in_the_store_is_put_there_again(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    (made / "src").mkdir(parents=True)
+    (made / "manifest.json").write_text("{}")
+    (made / "src" / "a.c").write_text("int a;")
+    digest = keep(made, tmp_path / "packages")
+    place = tmp_path / "packages" / digest[:2] / digest
+    (place / "src" / "a.c").write_text("junk")
+    (place / "more").touch()
+    assert keep(made, tmp_path / "packages") == digest and is_same(made, place)
+    assert [p.name for p in place.parent.iterdir()] == [digest]
+
+
+def test_what_is_said_of_a_scheduler() -> None:
+    gone = _gone("perform_guarded-aff9 cancelled for reason: scheduler-connection-lost.\nClient lost the connection")
+    assert gone.message == "the Dask scheduler has gone: the connection is lost" and _gone("").message.endswith("no answer")
+    with pytest.raises(UserError, match="not the address"):
+        check_crew("foo", None)
+    check_crew("tcp://head:8786", None)
+
+
+def test_a_run_without_workers_says_what_it_waits_for() -> None:
+    class Alone:
+        scheduler = SimpleNamespace(address="tcp://head:8786")
+
+        def scheduler_info(self, n_workers: int) -> dict[str, dict[str, str]]:
+            return {"workers": {}}
+
+    said: list[str] = []
+    ended = threading.Event()
+
+    def say(text: str) -> None:
+        said.append(text)
+        ended.set()
+
+    DaskCrew(Alone(), say=say)._watch(ended)
+    assert said == ["waiting for a worker of tcp://head:8786"]
 
 
 def test_a_store_of_the_first_version_is_taken_over(tmp_path: Path) -> None:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+from intaglio.cli.fleets import FleetWords, _code, _say
 from intaglio.errors import UserError
 from intaglio.fleet.jobs import pieces_of
+from intaglio.fleet.run import Finished, Progress
+from intaglio.fleet.store import Row
+from intaglio.fleet.summary import budgets_of
 from intaglio.project.file import read_project
+from intaglio.project.fleet import matching
+from intaglio.run.package import Package
 from support.commands import DIGITS, DIGITS_DATA, Intaglio
 
 TEXT = """
@@ -85,6 +93,29 @@ def test_a_fleet_from_the_command_line(file: Path, intaglio: Intaglio) -> None:
     assert intaglio("compare", file.parent / "store@1", file.parent / "less.json", "--fail-if", "ram>+2%").code == 0
 
 
+def test_what_makes_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    """That a model does not fit is an answer; a package that is wrong is not what was wanted."""
+    rows = [Row("compile", "m", "", "f030", "no", "does-not-fit: `m` needs ...", {})]
+    rows.append(Row("profile", "m", "", "n657", "not emulated", "QEMU has no machine", {}))
+    done = Finished(1, None, tuple(rows), (), Progress(2, 0), ())
+    assert _code(done) == 0
+    rows.append(Row("validate", "m", "", "here", "no", "differs from the reference", {"ram": 2000}))
+    done = Finished(1, None, tuple(rows), (), Progress(3, 0), budgets_of(rows, [("ram", 1000.0)]))
+    assert _code(done) == 1
+    _say(done, [], 1.0, FleetWords([], None, None, None, False, None, None, False))
+    said = capsys.readouterr()
+    assert "exit code 1: 1 budget not met" in said.err
+    assert "exit code 1: m on here, validate: differs from the reference" in said.err and "not emulated" in said.out
+    done = dataclasses.replace(done, rows=(*rows, Row("fit", "m", "", "here", "failed", "a bug", {})))
+    assert _code(done) == 2
+
+
+def test_boards_can_be_left_out() -> None:
+    known = ["nucleo-a", "nucleo-n657", "other"]
+    assert matching(["nucleo-*", "!nucleo-n657*"], known) == (["nucleo-a"], [])
+    assert matching(["*", "!esp*"], known) == (known, ["!esp*"])
+
+
 @pytest.mark.slow
 def test_packages_go_to_the_store_and_validate(file: Path, intaglio: Intaglio) -> None:
     variants = '\n[fleet.variants.float]\n[fleet.variants.int8]\nquantize = "int8"\ncalibrate = "digits.npz"\n'
@@ -140,3 +171,36 @@ def test_a_section_that_is_wrong(name: str, file: Path) -> None:
     with pytest.raises(UserError) as caught:
         read_project(edited(file, (old, new)))
     assert reason in str(caught.value) and caught.value.hint
+
+
+@pytest.mark.slow
+def test_fit_says_what_compile_says_on_boards_with_several_memories(file: Path, intaglio: Intaglio) -> None:
+    known = files("intaglio.targets") / "boards" / "nucleo-f722ze.toml"
+    limit = flash_of(file, intaglio) - 16  # the firmware without a board is smaller than that
+    text = known.read_text().replace("bytes = 524288", f"bytes = {limit}")
+    (file.parent / "tight.toml").write_text(text)
+    places = 'boards = ["nucleo-f722ze", "nucleo-h7a3zi-q", "tight.toml"]'
+    edited(file, ('boards = ["nucleo-l4r5zi", "nucleo-f401re", "nucleo-f030r8"]\ntargets = ["generic"]', places),
+           ('jobs = ["fit", "compile", "validate"]\nquick = true', 'jobs = ["fit", "compile", "profile"]'))  # fmt: skip
+    options = ('quantize = "int8"\noptimize = "size"', 'weights = "ram"', 'optimize = "speed"')
+    variants = [f"\n[fleet.variants.v{n}]\n{line}\n" for n, line in enumerate(options)]
+    file.write_text(file.read_text() + "".join(variants) + "\n[fleet.variants.plain]\n")
+    said = intaglio("fleet", file, "-j", "2", "--json")
+    rows = {(r["variant"], r["place"], r["kind"]): r for r in said.json["results"]}
+    for variant, place in {key[:2] for key in rows}:
+        fit, made, run = (rows[variant, place, kind] for kind in ("fit", "compile", "profile"))
+        assert fit["state"] == made["state"], (variant, place)
+        if made["state"] == "ok":
+            keys = [(made, "ram"), (made, "flash"), (run, "time"), (run, "instructions")]
+            assert [fit["figures"][key] for _, key in keys] == [row["figures"][key] for row, key in keys], (variant, place)
+    refused = rows["plain", "tight", "fit"], rows["plain", "tight", "compile"]
+    assert all(row["state"] == "no" and "16 too many" in row["reason"] for row in refused)
+
+
+def flash_of(file: Path, intaglio: Intaglio) -> int:
+    package = file.parent / "alone"
+    words = ("--board", "nucleo-f722ze", "--cflags=-O0")
+    assert intaglio("compile", file.parent / "digits.onnx", *words, "-o", package).code == 0
+    firmware = Package(package).manifest.firmware
+    assert firmware is not None
+    return firmware.flash_bytes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from intaglio.fleet.front_page import search_page
+from intaglio.fleet.front_page import plain, search_page, ticks
 from intaglio.fleet.search import Point, front, nearest, within
 from support.commands import DIGITS, DIGITS_DATA, Intaglio
 
@@ -37,9 +37,17 @@ def test_budgets_and_the_nearest_point() -> None:
 
 
 def test_the_page_shows_every_point_and_every_reason() -> None:
-    page = search_page("<model>", [A, B, C, D, LOST], front([A, B, C, D]), {"ram": 20})
-    assert "<model>" not in page and page.count("<svg") == 6 and "does-not-fit" in page
-    assert page.count("<circle") == 3 * 4 + 3 * 3 and "stroke-dasharray" in page
+    best = front([A, B, C, D])
+    page = search_page("<model>", [A, B, C, D, LOST], best, {"ram": 20}, Path("s/packages"))
+    assert "<model>" not in page and page.count("<svg") == 6 + 3 and "does-not-fit" in page
+    assert page.count("<circle") == 3 * 4 + 3 * 3 + 2 and "stroke-dasharray" in page
+    assert "90.00 %" in page and "another point beats it" in page and "<th>package</th>" in page and f"<td>{len(best)}</td>" in page
+
+
+def test_numbers_of_pages_have_no_exponents() -> None:
+    values = {1067312: "1,067,312", 1441.5: "1,442", 0.0061: "0.0061", 12.0: "12", 0.39999: "0.4", 3240: "3,240", 123.456: "123.5"}
+    assert {value: plain(value) for value in values} == values
+    assert ticks(6000.0, 31000.0) == [10000.0, 15000.0, 20000.0, 25000.0, 30000.0] and len(ticks(0.9485, 0.9815)) in range(3, 7)
 
 
 @pytest.mark.slow

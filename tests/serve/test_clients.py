@@ -41,6 +41,12 @@ def test_tritonclient_over_http(server: Server, binary: bool) -> None:
         assert np.array_equal(result.as_numpy("y"), X + 1) and result.get_response()["id"] == "4"
     assert client.get_model_repository_index()[0]["name"] == "adder"
     client.load_model("adder")
+    with pytest.raises(triton.InferenceServerException, match="`config` of a load is not supported"):
+        client.load_model("adder", config="{}")
+    assert client.get_model_config("adder")["max_batch_size"] == 0
+    assert client.get_inference_statistics("adder")["model_stats"][0]["inference_stats"]["success"]["count"] >= 2
+    with pytest.raises(triton.InferenceServerException, match="no state is kept"):
+        client.infer("adder", [given], sequence_id=4, sequence_start=True)
     given = triton.InferInput("x", [1, 5], "FP32")
     given.set_data_from_numpy(np.zeros((1, 5), np.float32))
     with pytest.raises(triton.InferenceServerException, match="wrong-input"):
@@ -58,6 +64,14 @@ def test_tritonclient_over_grpc(server: Server) -> None:
     result = client.infer("adder", [given], request_id="5")
     assert np.array_equal(result.as_numpy("y"), X + 1) and result.get_response().id == "5"
     assert client.get_model_repository_index().models[0].name == "adder"
+    config = client.get_model_config("adder").config
+    assert (config.name, config.max_batch_size, config.input[0].data_type, list(config.input[0].dims)) == ("adder", 0, 11, [1, 4])
+    (stats,) = client.get_inference_statistics("adder").model_stats
+    assert stats.inference_stats.success.count == stats.inference_count >= 1 and stats.inference_stats.compute_infer.ns > 0
+    with pytest.raises(triton.InferenceServerException, match="no state is kept"):
+        client.infer("adder", [given], sequence_id=4, sequence_start=True)
+    with pytest.raises(triton.InferenceServerException, match="`config` of a load is not supported"):
+        client.load_model("adder", config="{}")
     with pytest.raises(triton.InferenceServerException, match="no model `none`"):
         client.infer("none", [given])
     with pytest.raises(triton.InferenceServerException, match="`classification` is not supported"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,13 @@ pytest.importorskip("uvicorn", reason="the extra `serve` is not installed")
 pytest.importorskip("grpc", reason="the extra `serve` is not installed")
 
 from intaglio import Package
+from intaglio.errors import UserError
+from intaglio.serve.grpc_messages import CLASSES, SERVICE
+from intaglio.serve.metrics import Metrics
+from intaglio.serve.models import Models, Sizes, Source, differing
+from intaglio.serve.rest import Limits
+from intaglio.serve.server import Settings, _is_local, _tell, listen
+from intaglio.serve.tensors import Signature
 from support.commands import DIGITS, Intaglio
 from support.serving import Server, adder, asked, make_certificate, serving
 
@@ -41,7 +50,7 @@ def server(adders: Path) -> Iterator[Server]:
 
 def test_health_and_metadata(server: Server) -> None:
     assert server("GET", "/v2/health/live").status == server("GET", "/v2/health/ready").status == 200
-    assert server("GET", "/v2").json["extensions"] == ["binary_tensor_data", "model_repository"]
+    assert server("GET", "/v2").json["extensions"][:2] == ["binary_tensor_data", "model_repository"]
     assert server("GET", "/v2/models/adder/versions/2/ready").status == 200
     told = server("GET", "/v2/models/adder").json
     assert told["versions"] == ["1", "2"] and told["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [1, 4]}]
@@ -71,6 +80,54 @@ def one(**changes: object) -> dict[str, object]:
     return {"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 4], **changes}]}
 
 
+def test_what_clients_of_triton_ask_besides(server: Server) -> None:
+    told = server("GET", "/v2/models/adder/versions/1/config").json
+    assert told["max_batch_size"] == 0 and told["input"] == [{"name": "x", "data_type": "TYPE_FP32", "dims": [1, 4]}]
+    before = server("GET", "/v2/models/other/stats").json["model_stats"][0]["inference_count"]
+    server.infer(X, "other")
+    (told,) = server("GET", "/v2/models/other/versions/7/stats").json["model_stats"]
+    counts = told["inference_stats"]
+    assert told["inference_count"] == counts["success"]["count"] == before + 1 and counts["success"]["ns"] > 0
+    assert {m["name"] for m in server("GET", "/v2/models/stats").json["model_stats"]} == {"adder", "other"}
+    assert server("GET", "/v2/models/nothing/stats").status == server("GET", "/v2/models/nothing/config").status == 404
+
+
+def test_other_methods_are_told_which_there_are(server: Server) -> None:
+    for path in ("/v2/models/adder/infer", "/v2/models/adder/versions/1/infer", "/v2/repository/index"):
+        reply = server("GET", path)
+        assert reply.status == 405 and reply.headers["allow"] == "POST" and "methods: POST" in reply.json["error"]
+
+
+def test_a_load_with_another_configuration_is_refused(server: Server) -> None:
+    place = "/v2/repository/models/adder/load"
+    assert server("POST", place, {}).status == server("POST", place).status == 200
+    reply = server("POST", place, {"parameters": {"config": "{}"}})
+    assert reply.status == 400 and "the parameter `config` of a load is not supported" in reply.json["error"]
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("x:v2=p", "`v2` in `x:v2=p` is not a version"), ("x:0=p", "is not a version"), ("a b=p", "is not a name"),
+     ("=p", "is not a name"), ("a=", "names no folder")],
+)  # fmt: skip
+def test_words_that_name_no_package(word: str, said: str) -> None:
+    with pytest.raises(UserError) as caught:
+        Source.of(word)
+    assert said in caught.value.message and "NAME:VERSION=DIR" in caught.value.hint
+
+
+def test_a_token_whatever_the_case_of_its_scheme() -> None:
+    limits = Limits(token=b"Secret")
+    assert all(limits.admits(word) for word in (b"Bearer Secret", b"bearer Secret", b"BEARER  Secret"))
+    assert not any(limits.admits(word) for word in (b"", b"Secret", b"Bearer secret", b"Basic Secret", b"Bearer "))
+
+
+def test_another_interface_is_told(adders: Path) -> None:
+    first = Signature.of(Package(adders / "1").manifest)
+    second = replace(first, inputs=tuple(replace(port, name="z") for port in first.inputs))
+    assert differing(first, first) == "" and differing(first, second) == "other inputs, x FP32 [1, 4] -> z FP32 [1, 4]"
+
+
 MALFORMED: dict[str, tuple[object, str]] = {
     "not JSON": (b"{", "not JSON"),
     "a list": ([], "not a JSON object"),
@@ -87,6 +144,9 @@ MALFORMED: dict[str, tuple[object, str]] = {
     "another type": (one(datatype="INT32"), "wrong-input"),
     "an unknown type": (one(datatype="FP99"), "known: BOOL"),
     "texts as data": (one(data=["a"] * 4), "other values than FP32"),
+    "true as data": (one(data=[True, 0, 0, 0]), "other values than FP32"),
+    "true in rows": (one(data=[[1, 2, True, 4]]), "other values than FP32"),
+    "a sequence": ({**one(), "parameters": {"sequence_id": 7, "sequence_start": True}}, "no state is kept"),
     "null as data": (one(data=[None] * 4), "other values than FP32"),
     "rows of different lengths": (one(data=[[1, 2], [3]]), "not a tensor"),
     "no data": (one(data=None), "no list of numbers"),
@@ -132,7 +192,9 @@ def test_slow_senders_are_cut_off(server: Server) -> None:
         head.sendall(b"POST /v2/models/adder/infer HTTP/1.1\r\nHost: x\r\nX-Slow")
         body.sendall(b"POST /v2/models/adder/infer HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         start = time.monotonic()
-        assert head.recv(100) == silent.recv(100) == body.recv(100) == b""
+        for late in (head, body):
+            assert late.recv(4096).startswith(b"HTTP/1.1 408 Request Timeout") and late.recv(100) == b""
+        assert silent.recv(100) == b""
         assert time.monotonic() - start < 10
     with server.socket() as endless:
         try:
@@ -258,6 +320,67 @@ def test_a_stop_answers_what_was_taken(adders: Path) -> None:
         taken.sendall(body[20:])
         assert b'"data":[2.0,3.0,4.0,5.0]' in b"".join(iter(lambda: taken.recv(10000), b""))
         assert server.process.wait(20) == 0
+
+
+@pytest.mark.slow
+def test_a_stop_is_told_to_clients_of_grpc(adders: Path) -> None:
+    """What was taken is answered, and what comes after that gets UNAVAILABLE: nothing is cancelled."""
+    grpc = pytest.importorskip("grpc")
+    request = CLASSES["ModelInferRequest"](model_name="adder")
+    request.inputs.add(name="x", datatype="FP32", shape=[1, 4])
+    request.raw_input_contents.append(X.tobytes())
+    ends: list[str] = []
+
+    def ask(port: int) -> None:
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            infer = channel.unary_unary(
+                f"/{SERVICE}/ModelInfer",
+                request_serializer=lambda made: made.SerializeToString(),
+                response_deserializer=CLASSES["ModelInferResponse"].FromString,
+            )
+            try:
+                while True:
+                    assert np.frombuffer(infer(request, timeout=10).raw_output_contents[0], np.float32)[0] == 2
+            except grpc.RpcError as error:
+                ends.append(error.code().name)
+
+    with serving(adders / "1") as server:
+        clients = [threading.Thread(target=ask, args=(server.grpc_port,)) for _ in range(4)]
+        for client in clients:
+            client.start()
+        while 'outcome="ok"' not in server("GET", "/metrics").body.decode():
+            time.sleep(0.02)
+        assert server.stop() == 0
+        for client in clients:
+            client.join(20)
+    assert ends == ["UNAVAILABLE"] * 4
+
+
+def test_a_package_that_is_gone_is_told_once(adders: Path, tmp_path: Path) -> None:
+    shutil.copytree(adders / "1", tmp_path / "p")
+    said: list[str] = []
+
+    async def look() -> None:
+        models = Models([Source.of(str(tmp_path / "p"))], Sizes(), Metrics(), said.append)
+        await models.start()
+        shutil.rmtree(tmp_path / "p")
+        await models.reload()
+        await models.reload()
+        models.ignored(["priority", "priority"])
+        await models.drained()
+
+    asyncio.run(look())
+    assert said == [f"{tmp_path / 'p'}: there is no package any more; the one in use stays",
+                    "requests have the parameter `priority`, which is ignored"]  # fmt: skip
+
+
+def test_who_can_be_reached_by_others_is_warned(adders: Path) -> None:
+    assert _is_local("127.0.0.1") and _is_local("::1") and _is_local("localhost") and not _is_local("0.0.0.0")
+    models, listening = Models([], Sizes(), Metrics(), print), listen("127.0.0.1", 0)
+    said: list[str] = []
+    _tell(models, listening, 0, Settings(host="0.0.0.0"), said.append)
+    listening.close()
+    assert "without TLS and a token" in said[0] and said[0].startswith("warning: ")
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -38,6 +39,13 @@ def counted(one: Piece) -> list[Result]:
 def slow(one: Piece) -> list[Result]:
     time.sleep(0.2)
     return fine(one)
+
+
+def litter(one: Piece) -> list[Result]:
+    """Temporary files that nobody is left to remove."""
+    folder = tempfile.mkdtemp(prefix="intaglio-build-")
+    Path(one.packages).write_text(folder, encoding="utf-8")
+    return hang(one)
 
 
 def crash(one: Piece) -> list[Result]:

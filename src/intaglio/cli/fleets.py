@@ -16,15 +16,16 @@ from intaglio.errors import UserError, counted
 from intaglio.fleet.changes import RowChange, changes_of, export_run, summary_of
 from intaglio.fleet.crews import Crew, LocalCrew, check_crew, connect, start_cluster
 from intaglio.fleet.page import fleet_page
-from intaglio.fleet.pieces import NO, OK
+from intaglio.fleet.pieces import ANSWERS, NO, NOT_EMULATED, OK
 from intaglio.fleet.run import Finished, Progress, run_fleet
 from intaglio.fleet.store import Row, Store
-from intaglio.fleet.summary import shortened, unanswered
+from intaglio.fleet.summary import shortened, unanswered, where
 from intaglio.package.folder import write_text
 from intaglio.project.file import read_project
 
 EVERY_S = 5.0  # a line of progress, where there is no terminal
 SHOWN = 20
+DOES_NOT_FIT = "does-not-fit: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class FleetWords:
 
 
 def fleet_words(file: Path, words: FleetWords) -> int:
-    """Exit code 2: a job has no answer; 1: a budget is exceeded, or a package does not validate."""
+    """Exit code 2: a job has no answer; 1: a budget is not met, or a package is wrong. That a model does not fit is an answer."""
     project = read_project(file, words.overrides)
     plan = project.fleet
     if plan is None:
@@ -57,9 +58,9 @@ def fleet_words(file: Path, words: FleetWords) -> int:
 
     def crew() -> Crew:
         if words.scheduler is not None:
-            return connect(words.scheduler)
+            return connect(words.scheduler, note)
         if words.cluster is not None:
-            return start_cluster(words.cluster, plan.clusters.get(words.cluster, {}), count, plan.store / "logs")
+            return start_cluster(words.cluster, plan.clusters.get(words.cluster, {}), count, plan.store / "logs", note)
         return LocalCrew(count)
 
     start = time.perf_counter()
@@ -79,10 +80,18 @@ def fleet_words(file: Path, words: FleetWords) -> int:
 
 
 def _code(done: Finished) -> int:
-    if any(row.state not in (OK, NO) for row in done.rows):
+    if unanswered(done.rows):
         return 2
-    wrong = any(row.kind != "fit" and row.state == NO for row in done.rows)
-    return 1 if wrong or any(not budget.ok for budget in done.budgets) else 0
+    return 1 if _wrong(done) else 0
+
+
+def _wrong(done: Finished) -> list[str]:
+    """What makes the exit code 1."""
+    found = [f"{counted(n, 'budget')} not met" for n in [sum(not budget.ok for budget in done.budgets)] if n]
+    for row in done.rows:
+        if row.kind != "fit" and row.state == NO and not row.reason.startswith(DOES_NOT_FIT):
+            found.append(f"{where(row)}: {' '.join(row.reason.split())}")
+    return found
 
 
 @contextmanager
@@ -91,7 +100,7 @@ def _told() -> Iterator[Callable[[Progress], None]]:
 
     def words(progress: Progress) -> str:
         made, left = progress.done - progress.known, progress.total - progress.done
-        bad = sum(n for state, n in progress.states.items() if state not in (OK, NO))
+        bad = sum(n for state, n in progress.states.items() if state not in ANSWERS)
         spent = time.monotonic() - start
         rest = f", about {_span(spent / made * left)} left" if made and left else ""
         return f"{progress.done:,} of {progress.total:,} jobs, {bad:,} without an answer{rest}"
@@ -121,13 +130,17 @@ def _say(done: Finished, changes: Sequence[RowChange], seconds: float, words: Fl
     p = done.progress
     if words.json:
         rows = [asdict(row) for row in done.rows]
-        told = {"run": done.run, "before": done.before, "known": p.known, "seconds": seconds, "budgets": _budgets(done)}
+        told: dict[str, object] = {"run": done.run, "before": done.before, "known": p.known, "elsewhere": p.elsewhere}
+        told |= {"seconds": seconds, "budgets": _budgets(done)}
         told |= {"changes": [asdict(c) for c in changes if not c.first], "first": [asdict(c) for c in changes if c.first]}
         print_json({**told, "results": rows})
         return
-    print_table(["job", ">yes", ">no", ">without an answer"], [_row(kind, done.rows) for kind in _kinds(done.rows)])
-    new = p.total - p.known
-    print(f"run {done.run}: {counted(p.total, 'job')}, {new:,} done now, {p.known:,} known before, {seconds:.1f} s")
+    beside = any(row.state == NOT_EMULATED for row in done.rows)
+    heads = ["job", ">yes", ">no", *([">not emulated"] if beside else []), ">without an answer"]
+    print_table(heads, [_row(kind, done.rows, beside) for kind in _kinds(done.rows)])
+    new = p.total - p.known - p.elsewhere
+    other = f", {p.elsewhere:,} by another run meanwhile" if p.elsewhere else ""
+    print(f"run {done.run}: {counted(p.total, 'job')}, {new:,} done now, {p.known:,} known before{other}, {seconds:.1f} s")
     for what, path in (("report", words.report), ("figures", words.export)):
         if path is not None:
             print(f"{what}: {path}")
@@ -138,6 +151,8 @@ def _say(done: Finished, changes: Sequence[RowChange], seconds: float, words: Fl
         shortened([one.text for one in budget.broken], SHOWN, note, "result", full)
     if done.before is not None:
         note(f"since run {done.before}: {summary_of(changes)}")
+    if not unanswered(done.rows):
+        shortened([f"exit code 1: {text}" for text in _wrong(done)], SHOWN, note, "reason", full)
     lines = [f"worse: {c.where}: {c.what} {c.before} -> {c.after} ({c.change})" for c in changes if c.worse]
     shortened(lines, SHOWN, note, "change", full)
 
@@ -153,10 +168,10 @@ def _kinds(rows: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(row.kind for row in rows))
 
 
-def _row(kind: str, rows: Sequence[Row]) -> list[str]:
+def _row(kind: str, rows: Sequence[Row], beside: bool) -> list[str]:
     own = [row.state for row in rows if row.kind == kind]
-    yes, no = own.count(OK), own.count(NO)
-    return [kind, f"{yes:,}", f"{no:,}", f"{len(own) - yes - no:,}"]
+    counts = [own.count(OK), own.count(NO), *([own.count(NOT_EMULATED)] if beside else [])]
+    return [kind, *(f"{n:,}" for n in (*counts, sum(state not in ANSWERS for state in own)))]
 
 
 __all__ = ["FleetWords", "fleet_words"]

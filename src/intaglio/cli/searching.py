@@ -69,8 +69,8 @@ def search_words(model: Path, options: Mapping[str, object], words: SearchWords)
     best = front(points)
     good = front([p for p in points if within(p, budget)]) if budget else best
     if words.report is not None:
-        write_text(words.report, search_page(f"{model.name} on {space.place}", points, best, budget))
-    _say(points, good or best, words, store)
+        write_text(words.report, search_page(f"{model.name} on {space.place}", points, best, budget, words.store / "packages"))
+    _say(points, best, good, budget, words, store)
     if good:
         return 0
     return _refuse(points, budget)
@@ -78,8 +78,8 @@ def search_words(model: Path, options: Mapping[str, object], words: SearchWords)
 
 def _crew(words: SearchWords, count: int) -> Crew:
     if words.scheduler is not None:
-        return connect(words.scheduler)
-    return LocalCrew(count) if words.cluster is None else start_cluster(words.cluster, {}, count, words.store / "logs")
+        return connect(words.scheduler, note)
+    return LocalCrew(count) if words.cluster is None else start_cluster(words.cluster, {}, count, words.store / "logs", note)
 
 
 def _budget(ram: int | None, flash: int | None, words: SearchWords) -> dict[str, float]:
@@ -99,21 +99,25 @@ def _figures(point: Point) -> str:
     return ", ".join(told)
 
 
-def _say(points: list[Point], shown: list[Point], words: SearchWords, store: Store) -> None:
+def _say(
+    points: list[Point], best: list[Point], good: list[Point], budget: Mapping[str, float], words: SearchWords, store: Store
+) -> None:
+    """The whole front, numbered as on the page; `good`: what is best within the budget."""
     if words.json:
         rows = [{**asdict(p), "choice": dict(p.choice), "options": p.words} for p in points]
-        best = [{**asdict(p), "choice": dict(p.choice), "options": p.words} for p in shown]
-        print_json({"front": best, "points": rows, "store": str(words.store)})
+        shown = [{**asdict(p), "choice": dict(p.choice), "options": p.words} for p in good or best]
+        print_json({"front": shown, "points": rows, "store": str(words.store)})
         return
-    accuracy = any("accuracy" in p.figures for p in shown)
+    accuracy = any("accuracy" in p.figures for p in best)
+    heads = ["front", ">RAM", ">flash", ">ms", *([">accuracy"] if accuracy else []), *(["within the budget"] if budget else [])]
     rows_text = []
-    for n, p in enumerate(shown, 1):
+    for n, p in enumerate(best, 1):
         f = p.figures
-        share = f"{100 * f['accuracy']:.2f} %" if "accuracy" in f else "-"
         row = [f"point {n}", f"{f.get('ram', 0):,.0f}", f"{f.get('flash', 0):,.0f}", f"{f.get('time', 0):,.4g}"]
-        rows_text.append([*row, share] if accuracy else row)
-    print_table(["front", ">RAM", ">flash", ">ms", *([">accuracy"] if accuracy else [])], rows_text)
-    for n, p in enumerate(shown, 1):
+        row += [f"{100 * f['accuracy']:.2f} %" if "accuracy" in f else "-"] if accuracy else []
+        rows_text.append([*row, *(["yes" if within(p, budget) else "no"] if budget else [])])
+    print_table(heads, rows_text)
+    for n, p in enumerate(best, 1):
         print(f"point {n}: {p.words}\n  {store.package(p.package)}")
     if words.report is not None:
         print(f"report: {words.report}")

@@ -1,7 +1,7 @@
 """Two runs of a fleet beside each other: by model, variant, place and job. For the page, and for `intaglio compare`.
 
-A run is what a store has of it (`STORE`, or `STORE@3` for its third), or a file that `intaglio fleet --export F.json` wrote:
-figures to keep in a repository."""
+A run is what a store has of it (`STORE`, `STORE@3` for its third, `STORE@f.toml` for the last of that project file), or a file that
+`intaglio fleet --export F.json` wrote: figures to keep in a repository."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from intaglio.errors import UserError, counted, quoted
-from intaglio.fleet.pieces import NO, OK
+from intaglio.fleet.pieces import NO, NOT_EMULATED, OK
 from intaglio.fleet.store import FILE, Row, Store
 from intaglio.package.folder import write_text
 from intaglio.report.differences import FigureChange, compare_figures
@@ -25,7 +25,7 @@ FIGURES = {
     "time": "time", "error": "error", "accuracy": "accuracy", "macs": "multiply-adds", "mismatches": "elements that differ",
 }  # fmt: skip
 NEW, GONE, FIRST = "new", "gone", "first answer"
-_RANK = {OK: 0, NO: 1}
+_RANK = {OK: 0, NO: 1, NOT_EMULATED: 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +117,26 @@ def is_run(path: Path) -> bool:
     return (folder / FILE).is_file() or (path.suffix == ".json" and path.is_file())
 
 
-def _parts(path: Path) -> tuple[Path, int | None]:
-    found = re.fullmatch(r"(.+)@(\d+)", str(path))
-    return (Path(found[1]), int(found[2])) if found is not None and not path.exists() else (path, None)
+def _parts(path: Path) -> tuple[Path, str]:
+    """The store, and which of its runs: a number, the name of a project file, or nothing."""
+    found = re.fullmatch(r"(.+)@(\d+|[^/@]+\.toml)", str(path))
+    return (Path(found[1]), found[2]) if found is not None and not path.exists() else (path, "")
 
 
 def read_run(path: Path) -> list[Row]:
-    folder, number = _parts(path)
+    folder, wanted = _parts(path)
     if path.is_file():
         return _imported(path)
     store = Store(folder, create=False)
     try:
-        runs = store.runs()
-        if not runs or (number is not None and number not in runs):
-            what = f"{quoted(str(folder), 200)} has no run{f' {number}' if number is not None else ''} that came to its end"
-            raise UserError("no-run", what, hint=f"runs: {', '.join(map(str, runs)) or 'none'}; the last one is meant by default")
-        return store.rows(runs[-1] if number is None else number)
+        runs = store.runs(wanted if wanted.endswith(".toml") else None)
+        if wanted.isdigit():
+            runs = [run for run in runs if run == int(wanted)]
+        if not runs:
+            what = f"{quoted(str(folder), 200)} has no run{f' {wanted}' if wanted else ''} that came to its end"
+            known = f"runs: {', '.join(map(str, store.runs())) or 'none'}; of {', '.join(store.files()) or 'no file'}"
+            raise UserError("no-run", what, hint=f"{known}; the last one is meant by default")
+        return store.rows(runs[-1])
     finally:
         store.close()
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import atexit
 import logging
+import re
 import selectors
+import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,13 +21,32 @@ from intaglio.fleet.worker import LATE, LOST, Worker, perform_guarded
 if TYPE_CHECKING:
     from distributed import Client
 
+WATCH_S = 5.0
 CLUSTERS = ("local", "slurm", "ssh", "kubernetes")
 Outcome = list[Result] | str  # results, or LOST or LATE
 
 
 class Crew(Protocol):
-    def perform(self, pieces: Sequence[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]: ...
+    def perform(self, pieces: Iterable[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
+        """`pieces` are taken when somebody is free for them."""
+        ...
+
     def close(self) -> None: ...
+
+
+class _Waiting:
+    """Pieces, taken one by one."""
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        self._rest, self._held = iter(pieces), deque[Piece]()
+
+    def next(self) -> Piece | None:
+        if not self._held:
+            self._held.extend(islice(self._rest, 1))
+        return self._held[0] if self._held else None
+
+    def take(self) -> None:
+        self._held.popleft()
 
 
 class LocalCrew:
@@ -34,25 +56,29 @@ class LocalCrew:
         self._count = count
         self._workers: list[Worker] = []
 
-    def perform(self, pieces: Sequence[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
-        waiting = deque(pieces)
+    def perform(self, pieces: Iterable[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
+        waiting = _Waiting(pieces)
         with selectors.DefaultSelector() as selector:
-            while waiting or any(worker.piece is not None for worker in self._workers):
-                self._hand_out(waiting, selector)
+            while not self._hand_out(waiting, selector) or any(worker.piece is not None for worker in self._workers):
                 yield from self._hear(selector, timeout_s)
 
-    def _hand_out(self, waiting: deque[Piece], selector: selectors.BaseSelector) -> None:
+    def _hand_out(self, waiting: _Waiting, selector: selectors.BaseSelector) -> bool:
+        """True: none is left."""
         free = [worker for worker in self._workers if worker.piece is None]
-        while waiting and (free or len(self._workers) < self._count):
+        while free or len(self._workers) < self._count:
+            piece = waiting.next()
+            if piece is None:
+                return True
             if not free:
                 self._workers.append(Worker())
                 free.append(self._workers[-1])
             worker = free.pop()
-            if worker.start(waiting[0]):
-                waiting.popleft()
+            if worker.start(piece):
+                waiting.take()
                 selector.register(worker.stream, selectors.EVENT_READ, worker)
             else:
                 self._drop(worker)
+        return False
 
     def _hear(self, selector: selectors.BaseSelector, timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
         for key, _ in selector.select(0.5):
@@ -83,16 +109,20 @@ class LocalCrew:
 class DaskCrew:
     """Workers of a Dask scheduler. Each has a process beside it that performs the piece, so that nothing ends the worker."""
 
-    def __init__(self, client: Client, cluster: object = None) -> None:
-        self.client, self._cluster = client, cluster
+    def __init__(self, client: Client, cluster: object = None, say: Callable[[str], None] = lambda text: None) -> None:
+        self.client, self._cluster, self._say = client, cluster, say
+        for name in ("distributed", "distributed.client"):  # what goes wrong is told here, without tracebacks
+            logging.getLogger(name).setLevel(logging.CRITICAL)
 
-    def perform(self, pieces: Sequence[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
+    def perform(self, pieces: Iterable[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
         from distributed import as_completed
         from distributed.client import FutureCancelledError
         from distributed.scheduler import KilledWorker
 
-        by_future = {self.client.submit(perform_guarded, piece, timeout_s, pure=False): piece for piece in pieces}
+        ended = threading.Event()
+        threading.Thread(target=self._watch, args=(ended,), daemon=True).start()
         try:
+            by_future = {self.client.submit(perform_guarded, piece, timeout_s, pure=False): piece for piece in pieces}
             for future in as_completed(by_future):
                 piece = by_future[future]
                 try:
@@ -104,6 +134,22 @@ class DaskCrew:
                 future.release()
         except (OSError, TimeoutError) as error:
             raise _gone(str(error)) from None
+        finally:
+            ended.set()
+
+    def _watch(self, ended: threading.Event) -> None:
+        """Says when there is nobody to wait for."""
+        told = False
+        while not ended.wait(0 if not told else WATCH_S):
+            try:
+                there = bool(self.client.scheduler_info(n_workers=-1)["workers"])
+            except Exception:  # the run itself says what is wrong with the scheduler
+                return
+            if not there and not told:
+                self._say(f"waiting for a worker of {self.client.scheduler.address if self.client.scheduler else 'the scheduler'}")
+            told = not there
+            if there and ended.wait(WATCH_S):
+                return
 
     def close(self) -> None:
         self.client.close()
@@ -113,18 +159,26 @@ class DaskCrew:
 
 def _gone(why: str) -> ToolError:
     hint = "start it again, and then this command: what was recorded stays"
-    return ToolError("no-scheduler", f"the Dask scheduler has gone: {why or 'no answer'}", hint=hint)
+    first = "the connection is lost" if "connection-lost" in why else (why.strip().splitlines() or ["no answer"])[0]
+    return ToolError("no-scheduler", f"the Dask scheduler has gone: {first}", hint=hint)
 
 
-def connect(address: str) -> DaskCrew:
+def connect(address: str, say: Callable[[str], None] = lambda text: None) -> DaskCrew:
+    check_address(address)
     _need("distributed")
     from distributed import Client
 
     try:
-        return DaskCrew(Client(address, timeout=10))
+        return DaskCrew(Client(address, timeout=10), say=say)
     except (OSError, TimeoutError, ValueError) as error:
         what = f"no Dask scheduler answers at {quoted(address)}: {str(error) or type(error).__name__}"
         raise ToolError("no-scheduler", what, hint="`dask scheduler` starts one and prints its address") from None
+
+
+def check_address(address: str) -> None:
+    if not re.fullmatch(r"([a-z]+://)?[^/\s]+:\d+/?", address):
+        what = f"{quoted(address)} is not the address of a Dask scheduler"
+        raise UserError("bad-option", what, hint="for example `--scheduler tcp://head:8786`; `dask scheduler` prints it")
 
 
 def check_cluster(kind: str) -> None:
@@ -138,9 +192,13 @@ def check_crew(scheduler: str | None, cluster: str | None) -> None:
         raise UserError("bad-option", "`--scheduler` and `--cluster` exclude each other", hint="give one of them")
     if cluster is not None:
         check_cluster(cluster)
+    if scheduler is not None:
+        check_address(scheduler)
 
 
-def start_cluster(kind: str, told: Mapping[str, object], jobs: int, logs: Path) -> DaskCrew:
+def start_cluster(
+    kind: str, told: Mapping[str, object], jobs: int, logs: Path, say: Callable[[str], None] = lambda text: None
+) -> DaskCrew:
     """`told`: `[fleet.cluster.KIND]`, as keywords of Dask's class; `workers` of it is how many. Slurm writes to `logs`."""
     check_cluster(kind)
     _need("distributed")
@@ -153,7 +211,7 @@ def start_cluster(kind: str, told: Mapping[str, object], jobs: int, logs: Path) 
     logging.getLogger("distributed").setLevel(logging.WARNING)  # SSHCluster repeats what its workers log
     try:
         cluster = _cluster(kind, workers, keywords, logs)
-        return DaskCrew(Client(cluster), cluster)
+        return DaskCrew(Client(cluster), cluster, say)
     except (TypeError, ValueError, OSError, RuntimeError) as error:
         if kind == "ssh" and isinstance(error, RuntimeError):
             _need("asyncssh")

@@ -9,13 +9,14 @@ from importlib.resources import files
 
 from intaglio.errors import counted
 from intaglio.fleet.changes import RowChange, summary_of
-from intaglio.fleet.front_page import UNITS
-from intaglio.fleet.pieces import NO, OK
+from intaglio.fleet.front_page import UNITS, plain
+from intaglio.fleet.pieces import ANSWERS, NO, NOT_EMULATED, OK
 from intaglio.fleet.store import Row
 from intaglio.fleet.summary import Budget, unanswered, where
+from intaglio.targets.target import all_targets
 
 MOST = 2000  # rows of a table: more are counted
-MARKS = {OK: ("ok", "yes"), NO: ("no", "no"), "": ("none", "-")}
+MARKS = {OK: ("ok", "yes"), NO: ("no", "no"), NOT_EMULATED: ("none", "not emulated"), "": ("none", "-")}
 _STYLE = """
 main { max-width: none; padding: 1rem; }
 td.ok { background: color-mix(in srgb, seagreen 22%, transparent); }
@@ -27,6 +28,8 @@ table.fleet td, table.fleet th { padding: .2rem .5rem; border: 1px solid color-m
 table.fleet th { text-align: left; font-weight: 600; }
 table.fleet td { text-align: right; white-space: nowrap; }
 table.fleet thead th { position: sticky; top: 0; background: Canvas; writing-mode: vertical-rl; }
+table.fleet thead th:first-child { z-index: 2; }
+table.fleet th:first-child { position: sticky; left: 0; z-index: 1; background: Canvas; }
 div.wide { overflow: auto; max-height: 80vh; }
 """
 
@@ -43,7 +46,7 @@ def fleet_page(title: str, rows: Sequence[Row], changes: Sequence[RowChange], be
 
 def _overview(rows: Sequence[Row]) -> Iterator[str]:
     models, places = {(r.model, r.variant) for r in rows}, {r.place for r in rows}
-    bad = [r for r in rows if r.state not in (OK, NO)]
+    bad = [r for r in rows if r.state not in ANSWERS]
     fits = [r for r in rows if r.kind == "fit"]
     yield f"<p>{counted(len(models), 'model')}, {counted(len(places), 'place')}, {counted(len(rows), 'result')}"
     if fits:
@@ -105,19 +108,22 @@ def _cell(row: Row | None) -> str:
 
 def _short(row: Row) -> list[str]:
     """What the model costs in this place."""
-    found = {key: value for key in ("ram", "flash", "time") if isinstance(value := row.figures.get(key), (int, float))}
-    units = {"ram": "KB RAM", "flash": "KB flash", "time": "ms"}
-    return [f"{value if key == 'time' else value / 1024:.3g} {units[key]}" for key, value in found.items()]
+    units = {"ram": "B RAM", "flash": "B flash", "time": "ms"}
+    found = {key: value for key in units if isinstance(value := row.figures.get(key), (int, float))}
+    return [f"{plain(value)} {units[key]}" for key, value in found.items()]
 
 
 def _costs(rows: Sequence[Row]) -> Iterator[str]:
-    """What the least and the most of the places need of each model."""
-    yield '<h2>What it costs</h2><div class="wide"><table class="fleet"><thead><tr><th>model</th><th>job</th>'
+    """What the least and the most of the boards need of each model; targets without a board each by itself."""
+    yield '<h2>What it costs</h2><div class="wide"><table class="fleet"><thead><tr><th>model</th><th>job</th><th>places</th>'
     keys = [k for k in ("ram", "flash", "time", "instructions", "error", "accuracy") if any(k in r.figures for r in rows)]
     yield "".join(f"<th>{UNITS.get(key, key)}</th>" for key in keys) + "</tr></thead><tbody>"
-    for model, variant, kind in sorted({(r.model, r.variant, r.kind) for r in rows}):
-        own = [r for r in rows if (r.model, r.variant, r.kind) == (model, variant, kind)]
-        yield f"<tr><th>{escape(_name(model, variant))}</th><th>{kind}</th>"
+    targets = {"host", *all_targets()}
+    groups: dict[tuple[str, str, str, str], list[Row]] = {}
+    for r in rows:
+        groups.setdefault((r.model, r.variant, r.kind, r.place if r.place in targets else "boards"), []).append(r)
+    for (model, variant, kind, place), own in sorted(groups.items()):
+        yield f"<tr><th>{escape(_name(model, variant))}</th><th>{kind}</th><th>{escape(place)}</th>"
         for key in keys:
             values = [v for r in own if isinstance(v := r.figures.get(key), (int, float)) and not isinstance(v, bool)]
             ends = list(dict.fromkeys([min(values), max(values)])) if values else []
@@ -167,7 +173,7 @@ def _name(model: str, variant: str) -> str:
 def _text(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+    return plain(value)
 
 
 __all__ = ["fleet_page"]

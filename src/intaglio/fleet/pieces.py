@@ -1,9 +1,10 @@
 """Jobs, the pieces that they are done in, and results. What this imports is little: a worker starts with it.
 
-    ok        done; the figures say what it costs
-    no        the answer is no: it does not fit, it does not validate
-    failed    the model or the request is at fault: it would fail again
-    trouble   the machine is: a full disk, no memory. It is tried again; so is what crashed or took too long
+    ok              done; the figures say what it costs
+    no              the answer is no: it does not fit, it does not validate
+    not emulated    no emulator has a machine with this core: nothing can be run here, and nothing is wrong
+    failed          the model or the request is at fault: it would fail again
+    trouble         the machine is: a full disk, no memory. It is tried again; so is what crashed or took too long
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from intaglio.errors import AnswerIsNo, IntaglioError, ToolError, printable
+from intaglio.errors import AnswerIsNo, IntaglioError, ToolError, UserError, printable
 from intaglio.options.request import Request
 
-OK, NO, FAILED, TROUBLE = "ok", "no", "failed", "trouble"
+OK, NO, NOT_EMULATED, FAILED, TROUBLE = "ok", "no", "not emulated", "failed", "trouble"
+ANSWERS = (OK, NO, NOT_EMULATED)
 MOST_REASON = 400  # letters
 Value = float | int | str | bool | None
 
@@ -85,9 +87,11 @@ def told(error: Exception) -> tuple[str, str]:
         return TROUBLE, "disk-full: there is no space left, in the store or for temporary files"
     if isinstance(error, (MemoryError, OSError)):
         return TROUBLE, f"{type(error).__name__}: {printable(str(error), MOST_REASON)}"
+    if isinstance(error, UserError) and error.slug == "no-emulator":
+        return NOT_EMULATED, error.message
     if isinstance(error, IntaglioError):
         return FAILED, f"{error.slug}: {error.message}"
     return FAILED, f"{type(error).__name__}: {printable(str(error), MOST_REASON)}"
 
 
-__all__ = ["FAILED", "NO", "OK", "TROUBLE", "Job", "Piece", "Result", "Value", "perform", "told"]
+__all__ = ["ANSWERS", "FAILED", "NO", "NOT_EMULATED", "OK", "TROUBLE", "Job", "Piece", "Result", "Value", "perform", "told"]

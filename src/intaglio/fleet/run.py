@@ -1,27 +1,34 @@
-"""One run of a fleet: what is missing is performed, recorded as it comes in, and tried again where a process was lost."""
+"""One run of a fleet: what is missing is performed, recorded as it comes in, and tried again where a process was lost.
+
+Another run on the same store may be at work. Before a piece is handed out, its jobs are looked up and claimed: what has a result
+now is not done again, and what the other run works on is waited for."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from intaglio.fleet.crews import Crew, Outcome
 from intaglio.fleet.jobs import missing, pieces_of
-from intaglio.fleet.pieces import FAILED, NO, OK, Piece, Result
+from intaglio.fleet.pieces import ANSWERS, FAILED, Piece, Result
 from intaglio.fleet.store import Row, Store
 from intaglio.fleet.summary import Budget, budgets_of
 from intaglio.fleet.worker import LATE
 from intaglio.project.fleet import FleetPlan
 
+WAIT_S = 0.5
+
 
 @dataclass
 class Progress:
-    """`done` of `total` jobs have a result; `known`: they had one before this run."""
+    """`done` of `total` jobs have a result; `known`: they had one before this run; `elsewhere`: another run made it meanwhile."""
 
     total: int
     known: int
     done: int = 0
+    elsewhere: int = 0
     states: Counter[str] = field(default_factory=Counter)
     retried: int = 0
 
@@ -43,7 +50,7 @@ def run_fleet(
     pieces = pieces_of(plan)
     jobs = [job for piece in pieces for job in piece.jobs]
     store.forget_lost()
-    before = store.runs()
+    before = store.runs(file)
     run = store.begin(file, jobs)
     done = store.done(job.key for job in jobs)
     if again:
@@ -71,10 +78,12 @@ def _perform(
     attempts: Counter[str] = Counter()
     while pieces:
         again: list[Piece] = []
-        for piece, outcome in crew.perform(pieces, plan.timeout_s):
+        worked = False
+        for piece, outcome in crew.perform(_claimed(store, pieces, again, progress), plan.timeout_s):
+            worked = True
             attempts[piece.key] += 1
             results = _results(piece, outcome, plan.timeout_s)
-            troubled = [one for one in results if one.state not in (OK, NO, FAILED)]
+            troubled = [one for one in results if one.state not in (*ANSWERS, FAILED)]
             if troubled and attempts[piece.key] <= plan.retries:
                 progress.retried += 1
                 again.append(piece)
@@ -83,7 +92,20 @@ def _perform(
             progress.done += len(results)
             progress.states.update(one.state for one in results)
             heard(progress)
+        heard(progress)
+        if not worked:
+            time.sleep(WAIT_S)  # all that is left is with another run
         pieces = again
+
+
+def _claimed(store: Store, pieces: Iterable[Piece], later: list[Piece], progress: Progress) -> Iterator[Piece]:
+    """When they are about to start: without what is done by now, or being done by another run, which goes to `later`."""
+    for piece in pieces:
+        done, busy = store.claim([job.key for job in piece.jobs])
+        progress.done += len(done)
+        progress.elsewhere += len(done)
+        later.extend(missing([piece], {job.key for job in piece.jobs} - busy))
+        yield from missing([piece], done | busy)
 
 
 def _results(piece: Piece, outcome: Outcome, timeout_s: float) -> list[Result]:

@@ -2,6 +2,10 @@
 
     STORE/results.sqlite        results by key; runs, and which results belong to each; results that later runs have replaced
     STORE/packages/ab/abcd...   packages, each under the digest of its manifest
+    STORE/live/7                a file that run 7 holds a lock of while it lives
+
+Several runs at once share the work: a job is claimed before it starts, and what a run that lives has claimed is left to it. The
+claims of a run that was killed count for nothing: the lock goes with its process.
 
 Every change is one transaction of SQLite, so whoever is killed leaves the table as it was before or after. Several processes may
 write: a result is recorded once, by who comes first, and the others find it. A package is put in its place by a rename, before its
@@ -13,7 +17,9 @@ they are, write packages only.
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,13 +28,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from intaglio.errors import ToolError, UserError, quoted
-from intaglio.fleet.pieces import FAILED, NO, OK, Job, Result, Value
+from intaglio.fleet.pieces import FAILED, NO, NOT_EMULATED, OK, Job, Result, Value
 from intaglio.package.ownership import MANIFEST
 
 FILE = "results.sqlite"
-FORMAT = 2
-FINAL = (OK, NO, FAILED)  # others are tried again by the next run
+FORMAT = 3
+FINAL = (OK, NO, FAILED, NOT_EMULATED)  # others are tried again by the next run
 BUSY_S = 60.0
+MOST_CUT = 20  # runs that were cut short are looked at
 _TABLES = """
 CREATE TABLE IF NOT EXISTS results (
     key TEXT PRIMARY KEY, kind TEXT NOT NULL, model TEXT NOT NULL, variant TEXT NOT NULL, place TEXT NOT NULL,
@@ -41,6 +48,7 @@ CREATE TABLE IF NOT EXISTS runs (id INTEGER PRIMARY KEY, started REAL NOT NULL, 
 CREATE TABLE IF NOT EXISTS rows (
     run INTEGER NOT NULL, kind TEXT NOT NULL, model TEXT NOT NULL, variant TEXT NOT NULL, place TEXT NOT NULL, key TEXT NOT NULL,
     PRIMARY KEY (run, kind, model, variant, place)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, run INTEGER NOT NULL) WITHOUT ROWID;
 """
 _FROM_1 = "ALTER TABLE results ADD COLUMN run INTEGER NOT NULL DEFAULT 0;"
 # The result of a row as its run had it: what was replaced after that run, else what is there.
@@ -84,10 +92,11 @@ class Store:
             self._open = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
             self._open.execute("PRAGMA synchronous=FULL")
             found = self._open.execute("PRAGMA user_version").fetchone()[0]
-            if found not in (0, 1, FORMAT):
+            if found not in (0, 1, 2, FORMAT):
                 what = f"{quoted(str(path), 200)} has the format {found}, this version reads {FORMAT}"
                 raise UserError("bad-store", what, hint="use another `store`, or the version that made it")
             self._run = 0
+            self._lock: int | None = None
             if found < FORMAT and (create or found):
                 self._make_tables()
 
@@ -96,7 +105,7 @@ class Store:
         self._open.execute("BEGIN IMMEDIATE")
         found = self._open.execute("PRAGMA user_version").fetchone()[0]  # another process may have been first
         if found < FORMAT:
-            for statement in (*(_FROM_1 if found else "").split(";"), *_TABLES.split(";"), f"PRAGMA user_version={FORMAT}"):
+            for statement in (*(_FROM_1 if found == 1 else "").split(";"), *_TABLES.split(";"), f"PRAGMA user_version={FORMAT}"):
                 self._open.execute(statement)
         self._open.execute("COMMIT")
 
@@ -112,6 +121,7 @@ class Store:
 
     def close(self) -> None:
         self._open.close()
+        self._unlock()
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -186,32 +196,100 @@ class Store:
                 values = (one.key, *job.name, one.state, one.reason, figures, one.package, attempts, one.seconds, self._run)
                 self._open.execute(f"INSERT OR REPLACE INTO results VALUES ({','.join('?' * len(values))})", values)
                 new += 1
+            self._open.executemany("DELETE FROM claims WHERE key=?", [(one.key,) for one in results])
         return new
 
     # Runs -------------------------------------------------------------------------------------------------------------
 
     def begin(self, file: str, jobs: Sequence[Job]) -> int:
-        """A run that was cut short and asked for the same is taken up: it keeps its number."""
+        """A run that was cut short and asked for the same is taken up: it keeps its number. One that lives does not lose it."""
+        wanted = {(*job.name, job.key) for job in jobs}
         with self._transaction():
-            last = self._open.execute("SELECT id, ended FROM runs ORDER BY id DESC LIMIT 1").fetchone()
-            wanted = {(*job.name, job.key) for job in jobs}
-            if last is not None and last[1] is None:
-                rows = self._open.execute("SELECT kind, model, variant, place, key FROM rows WHERE run=?", (last[0],))
-                if {tuple(row) for row in rows} == wanted:
-                    self._run = int(last[0])
+            cut = self._open.execute("SELECT id FROM runs WHERE ended IS NULL AND file=? ORDER BY id DESC", (file,)).fetchall()
+            for (run,) in cut[:MOST_CUT]:
+                rows = self._open.execute("SELECT kind, model, variant, place, key FROM rows WHERE run=?", (run,))
+                if {tuple(row) for row in rows} == wanted and self._locked(run):
+                    self._run = int(run)
                     return self._run
             made = self._open.execute("INSERT INTO runs (started, file) VALUES (?, ?)", (time.time(), file)).lastrowid
+            self._run = int(made or 0)
+            self._locked(self._run)
             self._open.executemany(f"INSERT INTO rows VALUES ({made}, ?, ?, ?, ?, ?)", sorted(wanted))
-        self._run = int(made or 0)
         return self._run
 
     def end(self, run: int) -> None:
         with self._transaction():
             self._open.execute("UPDATE runs SET ended=? WHERE id=?", (time.time(), run))
+            # What a later run has found out beside this one belongs to both: it can be seen from the earlier one on.
+            own = "SELECT key FROM rows WHERE run=?"
+            self._open.execute(f"UPDATE results SET run=? WHERE run>? AND key IN ({own})", (run, run, run))
+            self._open.execute("DELETE FROM claims WHERE run=?", (run,))
+            self._lock_file(run).unlink(missing_ok=True)  # a run that has ended is not taken up
+        self._unlock()
 
-    def runs(self) -> list[int]:
-        """Those that came to their end."""
-        return [row[0] for row in self._open.execute("SELECT id FROM runs WHERE ended IS NOT NULL ORDER BY id")]
+    # Several runs at once: locks are tried within transactions alone, so that nobody meets the trial of another
+
+    def _lock_file(self, run: int) -> Path:
+        return self.folder / "live" / str(run)
+
+    def _locked(self, run: int) -> bool:
+        """From now on this process has it; False: another one has."""
+        path = self._lock_file(run)
+        path.parent.mkdir(exist_ok=True)
+        self._unlock()
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return False
+        self._lock = lock
+        return True
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _lives(self, run: int) -> bool:
+        """Does another process hold it?"""
+        try:
+            lock = os.open(self._lock_file(run), os.O_RDWR)
+        except OSError:
+            return False
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(lock)
+        return False
+
+    def claim(self, keys: Sequence[str]) -> tuple[set[str], set[str]]:
+        """Before they are worked on: those that have a result now, and those that another run works on. This run has the rest."""
+        lives: dict[int, bool] = {}
+        with self._transaction():
+            done = self.done(keys)
+            busy = set()
+            for key in keys:
+                found = self._open.execute("SELECT run FROM claims WHERE key=?", (key,)).fetchone()
+                if found is not None and found[0] != self._run and key not in done:
+                    run = int(found[0])
+                    if lives.setdefault(run, self._lives(run)):
+                        busy.add(key)
+            own = [(key, self._run) for key in keys if key not in done and key not in busy]
+            self._open.executemany("INSERT OR REPLACE INTO claims VALUES (?, ?)", own)
+        return done, busy
+
+    def runs(self, file: str | None = None) -> list[int]:
+        """Those that came to their end; `file`: of this project file."""
+        rows = self._open.execute("SELECT id, file FROM runs WHERE ended IS NOT NULL ORDER BY id")
+        return [row[0] for row in rows if file in (None, row[1])]
+
+    def files(self) -> list[str]:
+        """Project files whose runs are here; that of the last run is the last."""
+        rows = self._open.execute("SELECT file FROM runs WHERE ended IS NOT NULL GROUP BY file ORDER BY max(id)")
+        return [row[0] for row in rows]
 
     def rows(self, run: int) -> list[Row]:
         """As they were when the run ended, whatever later ones have found out."""

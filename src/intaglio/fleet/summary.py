@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from intaglio.errors import counted
-from intaglio.fleet.pieces import NO, OK
+from intaglio.fleet.pieces import ANSWERS
 from intaglio.fleet.store import Row
 from intaglio.report.budgets import SIZES, check_limit
 from intaglio.report.differences import MORE_IS_BETTER, figure_text
@@ -111,7 +111,7 @@ def unanswered(rows: Sequence[Row]) -> tuple[Cause, ...]:
     """By cause; that of most jobs first."""
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if row.state not in (OK, NO):
+        if row.state not in ANSWERS:
             groups.setdefault((row.state, _LITERAL.sub("`", row.reason)), []).append(row)
     found = [Cause(own[0].state, " ".join(own[0].reason.split()), tuple(own)) for own in groups.values()]
     return tuple(sorted(found, key=lambda cause: -len(cause.rows)))

@@ -6,8 +6,7 @@ measures is recorded under the processor that it found itself, so times of diffe
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,28 +14,17 @@ from typing import TYPE_CHECKING
 
 from intaglio.errors import AnswerIsNo, ToolError, UserError, quoted
 from intaglio.fleet.pieces import NO, OK, Job, Piece, Result
-from intaglio.fleet.worker import perform_guarded
+from intaglio.fleet.slots import Slot, shared, told_by
 from intaglio.options.request import Request
 from intaglio.pipeline import graph_to_lower
 from intaglio.run.toolchains import find_toolchain
 from intaglio.run.tuning.database import Place, add_records, here, read_if_there
 from intaglio.run.tuning.search import Shape, is_complete_by, measure, shapes_of
 from intaglio.stages.watch import Watch
-from intaglio.targets.target import Target, processor_name, runs_here
+from intaglio.targets.target import Target, runs_here
 
 if TYPE_CHECKING:
     from distributed import Client
-
-TIMEOUT_S = 600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A worker that measures on this core of its machine."""
-
-    address: str
-    processor: str
-    core: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,20 +77,16 @@ def measure_layer(piece: Piece) -> list[Result]:
 # Where `tune` runs ----------------------------------------------------------------------------------------------------
 
 
-def _about() -> tuple[str, str, tuple[int, ...]]:
-    return processor_name(), os.uname().nodename, tuple(sorted(os.sched_getaffinity(0)))
-
-
 def slots_of(client: Client, wanted: str | None) -> dict[str, list[Slot]]:
     """By processor: one for each core of a machine at most, whatever number of workers it has."""
-    told: dict[str, tuple[str, str, tuple[int, ...]]] = client.run(_about)
+    told = told_by(client)
     used: dict[str, int] = {}
     found: dict[str, list[Slot]] = {}
     for address, (processor, machine, cores) in sorted(told.items()):
         n = used.get(machine, 0)
         if n < len(cores) and (wanted is None or wanted.lower() in processor.lower()):
             used[machine] = n + 1
-            found.setdefault(processor, []).append(Slot(address, processor, cores[n]))
+            found.setdefault(processor, []).append(Slot(address, processor, cores[n], machine))
     if not found:
         known = ", ".join(sorted({quoted(processor) for processor, _, _ in told.values()})) or "none"
         what = "no worker has this processor" if wanted else "the scheduler has no workers"
@@ -115,13 +99,17 @@ def tune_remotely(
 ) -> Tuned:
     """One processor: all of its workers at once, one layer at a time on each."""
     request = replace(request, model=request.model.absolute(), tuning=None)
-    first = _asked(client, slots[0], _piece("list_shapes", request, ()))
+    first = _asked(client, slots, _piece("list_shapes", request, ()))
     shapes = {text: using for using, text in (line.split("\t") for line in first.reason.splitlines())}
     place = _place(first.package, slots[0])
     known = read_if_there(file)
-    left = deque(text for text, using in shapes.items() if again or not is_complete_by(using, known.times(place, text)))
+    left = [text for text, using in shapes.items() if again or not is_complete_by(using, known.times(place, text))]
     old, new, problems = len(shapes) - len(left), 0, []
-    for slot, text, result in _measured(client, request, slots, left):
+
+    def piece(slot: Slot, text: str) -> Piece:
+        return _piece("measure_layer", request, (text, str(slot.core)))
+
+    for slot, text, result in shared(client, slots, left, piece, say):
         if result.state == OK:
             times = {using: float(us) for using, us in result.figures.items() if isinstance(us, (int, float))}
             add_records(file, _place(result.package, slot), text, times)
@@ -132,38 +120,13 @@ def tune_remotely(
     return Tuned(slots[0].processor, len(shapes), new, old, tuple(problems))
 
 
-def _measured(client: Client, request: Request, slots: Sequence[Slot], left: deque[str]) -> Iterator[tuple[Slot, str, Result]]:
-    from distributed import as_completed
-
-    running: dict[object, tuple[Slot, str]] = {}
-    arriving = as_completed()
-
-    def start(slot: Slot) -> None:
-        if left:
-            text = left.popleft()
-            piece = _piece("measure_layer", request, (text, str(slot.core)))
-            future = client.submit(perform_guarded, piece, TIMEOUT_S, workers=[slot.address], pure=False)
-            running[future] = (slot, text)
-            arriving.add(future)
-
-    for slot in slots:
-        start(slot)
-    for future in arriving:
-        slot, text = running.pop(future)
-        outcome = future.result()
-        yield slot, text, outcome[0] if not isinstance(outcome, str) else Result("", outcome, f"its process ended: {outcome}")
-        start(slot)
-
-
-def _asked(client: Client, slot: Slot, piece: Piece) -> Result:
-    outcome: list[Result] | str = client.submit(
-        perform_guarded, piece, TIMEOUT_S, workers=[slot.address], pure=False
-    ).result()
-    if isinstance(outcome, str) or outcome[0].state != OK:
-        why = outcome if isinstance(outcome, str) else outcome[0].reason
+def _asked(client: Client, slots: Sequence[Slot], piece: Piece) -> Result:
+    """By the first worker that lives to answer."""
+    ((_, _, result),) = shared(client, slots, [piece.key], lambda slot, text: piece, lambda text: None)
+    if result.state != OK:
         hint = "workers need the same Intaglio, and the model under the same path"
-        raise ToolError("worker-failed", f"a worker of {quoted(slot.processor)} cannot measure: {why}", hint=hint)
-    return outcome[0]
+        raise ToolError("worker-failed", f"a worker of {quoted(slots[0].processor)} cannot measure: {result.reason}", hint=hint)
+    return result
 
 
 def _place(text: str, slot: Slot) -> Place:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import filecmp
 import hashlib
 import os
 import shutil
@@ -13,13 +15,14 @@ from pathlib import Path
 
 from intaglio.errors import UserError, quoted
 from intaglio.fleet.pieces import NO, OK, Job, Piece, Result, Value, told
+from intaglio.options.request import Request
 from intaglio.package.ownership import MANIFEST, file_digest
 from intaglio.pipeline import compile_request
 from intaglio.project.build import package_sizes
 from intaglio.run.package import Package
 from intaglio.stages.watch import Watch
-from intaglio.survey.boards import on_board
-from intaglio.survey.figures import on_core, quantised_once
+from intaglio.survey.boards import as_compiled, on_board
+from intaglio.survey.figures import Figures, on_core, quantised_once
 from intaglio.survey.means import Finder
 from intaglio.targets.board import find_board
 from intaglio.targets.target import all_targets
@@ -51,16 +54,29 @@ def fit(piece: Piece) -> list[Result]:
             compile_request(replace(once, stop_after="memory", output=_scratch(stack) / "x.ig"), Watch())  # tells why
         finder = Finder(once, {core: figures}, core, stack)
         for job, name in zip(piece.jobs, piece.boards, strict=True):
-            on = on_board(once, find_board(name), figures, finder)
-            needs = on.needs
-            if needs is None:
-                results.append(Result(job.key, NO, "not supported on this core"))
-                continue
-            row: dict[str, Value] = {"ram": sum(needs.ram.values()), "flash": sum(needs.flash.values()), "time": on.time_ms}
-            row |= {"instructions": figures.instructions if figures is not None else None, "means": ", ".join(on.means)}
-            row |= {"sizes": on.sizes, "times": on.time}
-            results.append(Result(job.key, OK if on.fits else NO, "" if on.fits else on.told(), row))
+            try:
+                results.append(_fitted(job, name, once, figures, finder, piece))
+            except Exception as error:  # of one board
+                results.append(Result(job.key, *told(error)))
     return results
+
+
+def _fitted(job: Job, name: str, once: Request, figures: Figures | None, finder: Finder, piece: Piece) -> Result:
+    board = find_board(name)
+    on = on_board(once, board, figures, finder)
+    if on.needs is None or figures is None:
+        return Result(job.key, NO, "not supported on this core")
+    row: dict[str, Value] = {"ram": sum(on.needs.ram.values()), "flash": sum(on.needs.flash.values()), "time": on.time_ms}
+    row |= {"instructions": figures.instructions, "means": ", ".join(on.means), "sizes": on.sizes, "times": on.time}
+    if piece.quick:
+        return Result(job.key, OK if on.fits else NO, "" if on.fits else on.told(), row)
+    made = as_compiled(replace(piece.request, target=None, board=name), board, figures)
+    row |= {"ram": made.ram, "flash": made.flash, "time": made.time_ms, "sizes": made.figures.sizes}
+    if not made.refusal:
+        row |= {"instructions": made.figures.instructions, "times": made.figures.time}
+    elif on.fits:
+        row["means"] = ""  # of the core alone: not on this board
+    return Result(job.key, NO if made.refusal else OK, made.refusal, row)
 
 
 def _scratch(stack: ExitStack) -> Path:
@@ -76,7 +92,7 @@ def build(piece: Piece) -> list[Result]:
         compile_request(replace(piece.request, output=folder, force=True), Watch())
         spent = time.perf_counter() - start
         package = Package(folder)
-        kept = keep(folder, Path(piece.packages)) if any(job.kind == "compile" for job in piece.jobs) else ""
+        kept = keep(folder, Path(piece.packages)) if _is_kept(piece, folder) else ""
         results = []
         for job in piece.jobs:
             begun = time.perf_counter()
@@ -84,6 +100,12 @@ def build(piece: Piece) -> list[Result]:
             spent_here = spent if job.kind == "compile" else time.perf_counter() - begun
             results.append(replace(made, seconds=spent_here))
         return results
+
+
+def _is_kept(piece: Piece, folder: Path) -> bool:
+    """It is asked for, or was before and is measured now."""
+    digest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
+    return any(job.kind == "compile" for job in piece.jobs) or (Path(piece.packages) / digest[:2] / digest).is_dir()
 
 
 def _made(job: Job, package: Package, kept: str) -> Result:
@@ -122,14 +144,19 @@ def _profiled(job: Job, package: Package) -> Result:
 
 
 def keep(folder: Path, packages: Path) -> str:
-    """Into the store, under the digest of its manifest, which has the digests of all other files. Who comes second has the same."""
+    """Into the store, under the digest of its manifest, which has the digests of all other files. Who comes second has the same; a
+    package there that somebody has changed is replaced."""
     digest = hashlib.sha256((folder / MANIFEST).read_bytes()).hexdigest()
     place = packages / digest[:2] / digest
-    if not place.is_dir():
+    changed = place.is_dir()
+    if not changed or not is_same(folder, place):
         place.parent.mkdir(parents=True, exist_ok=True)
         beside = Path(tempfile.mkdtemp(prefix=".put-", dir=place.parent))
         try:
             shutil.copytree(folder, beside / "package", symlinks=True)
+            if changed:
+                with contextlib.suppress(FileNotFoundError):  # another process was first
+                    os.rename(place, beside / "changed")
             try:
                 os.rename(beside / "package", place)
             except OSError:
@@ -138,6 +165,12 @@ def keep(folder: Path, packages: Path) -> str:
         finally:
             shutil.rmtree(beside, ignore_errors=True)
     return digest
+
+
+def is_same(folder: Path, other: Path) -> bool:
+    """The same files with the same content."""
+    names = [sorted(str(p.relative_to(top)) for p in top.rglob("*") if p.is_file()) for top in (folder, other)]
+    return names[0] == names[1] and not any(filecmp.cmpfiles(folder, other, names[0], shallow=False)[1:])
 
 
 __all__ = ["build", "fit", "keep", "nothing"]

@@ -1,34 +1,75 @@
 """A process that performs pieces: `python -m intaglio.fleet.worker`. Pieces come in on stdin and results go out on stdout, each as
 a length and a pickle. Whatever a compile prints goes nowhere.
 
+Temporary files go to a folder of this process alone, which the other end removes: a process that is killed cannot. What is left by
+a run that was killed itself is removed by the next one.
+
 Crashes and hangs of native code end this process and no other: `Worker` is the other end, and says how it ended."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import fcntl
 import os
 import pickle
 import selectors
+import shutil
 import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 from typing import BinaryIO
 
 from intaglio.fleet.pieces import Piece, Result, perform
 
 _SIZE = struct.Struct("<Q")
 LOST, LATE = "crashed", "timeout"
+ROOM, LOCK = "intaglio-worker-", ".lock"
+
+
+class _Room:
+    """A folder for temporary files, with a lock that goes with this process."""
+
+    def __init__(self) -> None:
+        sweep()
+        self.folder = Path(tempfile.mkdtemp(prefix=ROOM))
+        self._lock = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            os.close(self._lock)
+
+
+@cache
+def sweep() -> None:
+    """Removes folders whose process was killed; once in a process."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{ROOM}*"):
+        with contextlib.suppress(OSError):
+            if folder.stat().st_uid != os.getuid():
+                continue
+            lock = os.open(folder / LOCK, os.O_RDWR)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 class Worker:
     """One process. `result` is called when `stream` can be read."""
 
     def __init__(self) -> None:
-        environment = {**os.environ, "INTAGLIO_FLEET_PARENT": str(os.getpid())}
+        self._room = _Room()
+        environment = {**os.environ, "INTAGLIO_FLEET_PARENT": str(os.getpid()), "TMPDIR": str(self._room.folder)}
         words = [sys.executable, "-m", "intaglio.fleet.worker"]
         self.process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, start_new_session=True
@@ -69,6 +110,7 @@ class Worker:
             with contextlib.suppress(OSError):
                 if stream is not None:
                     stream.close()
+        self._room.remove()
         return code
 
     def perform(self, piece: Piece, timeout_s: float) -> list[Result] | str:
@@ -94,6 +136,12 @@ def _read(stream: BinaryIO) -> bytes | None:
     (size,) = _SIZE.unpack(head)
     content = stream.read(size)
     return content if len(content) == size else None
+
+
+@atexit.register
+def _end_idle() -> None:
+    while _idle:
+        _idle.pop().kill()
 
 
 _idle: list[Worker] = []  # of a Dask worker, from one piece to the next; it may have several threads

@@ -2,7 +2,7 @@
 
     [fleet]
     models = ["kws-*"]                  names or patterns; default: all models of the file
-    boards = ["nucleo-*", "esp32-c3"]   names or patterns of boards; paths of board files
+    boards = ["nucleo-*", "esp32-c3"]   names or patterns of boards; paths of board files; "!nucleo-n6*" leaves boards out
     targets = ["host"]                  places without a board
     jobs = ["fit", "compile", "validate", "profile"]        default: fit on boards, compile elsewhere
     quick = true                        fit: estimate code, stack and time; build and emulate nothing
@@ -57,10 +57,12 @@ class FleetPlan:
 
 
 def matching(wanted: Sequence[str], known: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Names by patterns, in the order of `known`; and patterns that match nothing."""
-    found = [name for name in known if any(fnmatchcase(name, pattern) for pattern in wanted)]
-    lost = [pattern for pattern in wanted if not any(fnmatchcase(name, pattern) for name in known)]
-    return found, lost
+    """Names by patterns, in the order of `known`; and patterns that match nothing. `!PATTERN` leaves names out."""
+    inside = [pattern for pattern in wanted if not pattern.startswith("!")]
+    out = [pattern[1:] for pattern in wanted if pattern.startswith("!")]
+    lost = [pattern for pattern in wanted if not any(fnmatchcase(name, pattern.removeprefix("!")) for name in known)]
+    found = [name for name in known if any(fnmatchcase(name, one) for one in inside)]
+    return [name for name in found if not any(fnmatchcase(name, one) for one in out)], lost
 
 
 def boards_of(wanted: Sequence[str], root: Path) -> tuple[list[str], list[str]]:

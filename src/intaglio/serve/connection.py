@@ -20,6 +20,7 @@ HEAD_BYTES = 64 << 10
 LARGE_BYTES = 64 << 10  # uvicorn pauses a connection above this
 ALIGNMENT = 64
 BODY = "intaglio.body"  # of a scope: a Body, which is whole when the last message is received
+TOLD = {408: b"the request was not here in time", 431: b"the head of the request is too large"}
 JSON_BYTES = b"inference-header-content-length"
 
 
@@ -146,13 +147,15 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _close_late(self) -> None:
         if self._begun:
-            self.count(408)
+            self._refuse(408, b"Request Timeout")
         self._close()
 
     def _refuse(self, status: int, reason: bytes) -> None:
         self.count(status)
         if not self.transport.is_closing():
-            self.transport.write(b"HTTP/1.1 %d %s\r\ncontent-length: 0\r\nconnection: close\r\n\r\n" % (status, reason))
+            body = b'{"error":"%s"}' % TOLD[status]
+            head = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            self.transport.write(head % (status, reason, len(body)) + body)
         self._close()
 
     def _close(self) -> None:

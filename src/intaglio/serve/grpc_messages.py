@@ -52,10 +52,40 @@ MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
     "RepositoryIndexRequest": {"repository_name": (1, "string"), "ready": (2, "bool")},
     "ModelIndex": {"name": (1, "string"), "version": (2, "string"), "state": (3, "string"), "reason": (4, "string")},
     "RepositoryIndexResponse": {"models": (1, "ModelIndex[]")},
-    "RepositoryModelLoadRequest": {"repository_name": (1, "string"), "model_name": (2, "string")},
+    "ModelRepositoryParameter": {
+        "bool_param": (1, "bool"), "int64_param": (2, "int64"), "string_param": (3, "string"), "bytes_param": (4, "bytes"),
+    },
+    "RepositoryModelLoadRequest": {
+        "repository_name": (1, "string"), "model_name": (2, "string"), "parameters": (3, "ModelRepositoryParameter{}"),
+    },
     "RepositoryModelLoadResponse": {},
+    "ModelConfigRequest": _OF_MODEL,
+    "ModelInput": {"name": (1, "string"), "data_type": (2, "int32"), "dims": (4, "int64[]")},  # an enumeration is an int32
+    "ModelOutput": {"name": (1, "string"), "data_type": (2, "int32"), "dims": (3, "int64[]")},
+    "ModelConfig": {
+        "name": (1, "string"), "platform": (2, "string"), "max_batch_size": (4, "int32"), "input": (5, "ModelInput[]"),
+        "output": (6, "ModelOutput[]"), "backend": (17, "string"),
+    },
+    "ModelConfigResponse": {"config": (1, "ModelConfig")},
+    "ModelStatisticsRequest": _OF_MODEL,
+    "StatisticDuration": {"count": (1, "uint64"), "ns": (2, "uint64")},
+    "InferStatistics": {
+        "success": (1, "StatisticDuration"), "fail": (2, "StatisticDuration"), "queue": (3, "StatisticDuration"),
+        "compute_input": (4, "StatisticDuration"), "compute_infer": (5, "StatisticDuration"),
+        "compute_output": (6, "StatisticDuration"),
+    },
+    "ModelStatistics": {
+        "name": (1, "string"), "version": (2, "string"), "last_inference": (3, "uint64"), "inference_count": (4, "uint64"),
+        "execution_count": (5, "uint64"), "inference_stats": (6, "InferStatistics"),
+    },
+    "ModelStatisticsResponse": {"model_stats": (1, "ModelStatistics[]")},
 }  # fmt: skip
-ONE_OF = {"InferParameter": "parameter_choice"}
+ONE_OF = {"InferParameter": "parameter_choice", "ModelRepositoryParameter": "parameter_choice"}
+# Of Triton's model configuration.
+TYPES = (
+    "INVALID", "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "STRING",
+    "BF16",
+)  # fmt: skip
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _PLAIN = {
     "bool": _FIELD.TYPE_BOOL, "int32": _FIELD.TYPE_INT32, "int64": _FIELD.TYPE_INT64, "uint32": _FIELD.TYPE_UINT32,
@@ -96,4 +126,4 @@ def _add(message: Any, owner: str, field: str, number: int, kind: str) -> None:
 
 CLASSES = _made()
 
-__all__ = ["CLASSES", "SERVICE"]
+__all__ = ["CLASSES", "SERVICE", "TYPES"]

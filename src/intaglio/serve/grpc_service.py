@@ -12,7 +12,8 @@ import numpy as np
 from intaglio.errors import quoted
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
-from intaglio.serve.grpc_messages import CLASSES, SERVICE
+from intaglio.serve.grpc_messages import CLASSES, SERVICE, TYPES
+from intaglio.serve.infer import ignored_of
 from intaglio.serve.metrics import Metrics
 from intaglio.serve.models import Models, Served
 from intaglio.serve.refusals import GRPC_CODES, Refused
@@ -43,6 +44,8 @@ class GrpcService:
             "ModelInfer": ("ModelInfer", self._infer),
             "RepositoryIndex": ("RepositoryIndex", self._index),
             "RepositoryModelLoad": ("RepositoryModelLoad", self._load),
+            "ModelConfig": ("ModelConfig", self._config),
+            "ModelStatistics": ("ModelStatistics", self._statistics),
         }
         handlers = {
             name: grpc.unary_unary_rpc_method_handler(
@@ -88,21 +91,43 @@ class GrpcService:
         rows = [CLASSES["ModelIndex"](name=s.name, version=s.version, state="READY") for s in self._models.all()]
         return CLASSES["RepositoryIndexResponse"](models=rows)
 
+    async def _config(self, request: Any) -> Any:
+        told: dict[str, Any] = self._models.find(request.name, request.version).config()
+        for key in ("input", "output"):
+            told[key] = [{**port, "data_type": TYPES.index(port["data_type"].removeprefix("TYPE_"))} for port in told[key]]
+        return CLASSES["ModelConfigResponse"](config=told)
+
+    async def _statistics(self, request: Any) -> Any:
+        found = [served.statistics() for served in self._models.asked(request.name, request.version)]
+        return CLASSES["ModelStatisticsResponse"](model_stats=found)
+
     async def _load(self, request: Any) -> Any:
         self._models.find(request.model_name)
+        for name in request.parameters:
+            raise Refused(400, f"the parameter {quoted(name)} of a load is not supported")
         if reasons := await self._models.reload(request.model_name):
             raise Refused(400, f"the package in use stays: {'; '.join(reasons)}")
         return CLASSES["RepositoryModelLoadResponse"]()
 
     async def _infer(self, request: Any) -> Any:
+        if not self._ready():  # it would be cut off when the server ends
+            raise Refused(503, "the server is stopping")
         served = self._models.find(request.model_name, request.model_version)
         with served.refusals():
             if any("classification" in wanted.parameters for wanted in request.outputs):
                 raise Refused(400, "the parameter `classification` is not supported")
             chosen = served.signature.chosen([wanted.name for wanted in request.outputs])
             inputs = _inputs(request)
+            ignored = ignored_of(_parameters(request)) if request.parameters else ()
+        if ignored:
+            self._models.ignored(ignored)
         results = await served.infer(inputs)
         return _response(request, served, chosen, results)
+
+
+def _parameters(request: Any) -> dict[str, object]:
+    told = request.parameters.items()
+    return {name: getattr(value, value.WhichOneof("parameter_choice") or "bool_param") for name, value in told}
 
 
 def _inputs(request: Any) -> dict[str, Array]:

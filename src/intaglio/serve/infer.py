@@ -13,6 +13,8 @@ from intaglio.serve.refusals import Refused
 from intaglio.serve.tensors import Port, dtype_of, from_bytes, from_numbers, shape_of, widened
 
 HEADER = "inference-header-content-length"
+KEYS = ("id", "inputs", "outputs", "parameters")
+KNOWN = ("binary_data_output", "sequence_id", "sequence_start", "sequence_end")
 LISTED = 256  # inputs or outputs in a request at most
 
 
@@ -24,6 +26,7 @@ class Question:
     inputs: dict[str, Array]
     outputs: tuple[str, ...]
     raw: frozenset[str] | None
+    ignored: tuple[str, ...] = ()  # parameters that mean nothing here
 
 
 def read_question(body: bytes | memoryview, json_bytes: int | None) -> Question:
@@ -38,7 +41,16 @@ def read_question(body: bytes | memoryview, json_bytes: int | None) -> Question:
         raise Refused(400, "the request is not a JSON object")
     inputs = _arrays(asked.get("inputs"), memoryview(body)[json_bytes or len(body) :])
     outputs, raw = _wanted(asked)
-    return Question(_text(asked.get("id", ""), "id"), inputs, outputs, raw)
+    ignored = ignored_of({**_parameters(asked), **{key: True for key in asked if key not in KEYS}})
+    return Question(_text(asked.get("id", ""), "id"), inputs, outputs, raw, ignored)
+
+
+def ignored_of(parameters: Mapping[str, object]) -> tuple[str, ...]:
+    """A client that means a sequence believes in a state, which is not kept."""
+    for name, value in parameters.items():
+        if name.startswith("sequence_") and value not in (0, "", False, None):
+            raise Refused(400, f"the parameter {quoted(name)} is not supported: no state is kept between requests")
+    return tuple(name for name in parameters if name not in KNOWN)
 
 
 def _arrays(listed: object, rest: memoryview) -> dict[str, Array]:
@@ -124,4 +136,4 @@ def _row(port: Port, array: Array) -> dict[str, object]:
     return {"name": port.name, "datatype": port.datatype, "shape": list(array.shape)}
 
 
-__all__ = ["HEADER", "Question", "answer", "read_question"]
+__all__ = ["HEADER", "Question", "answer", "ignored_of", "read_question"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -20,11 +21,35 @@ class ModelMetrics:
     latency: Histogram
     waited: Histogram
     pending: Gauge
+    tally: Tally
+
+
+@dataclass
+class Tally:
+    """The same for Triton's statistics: times in nanoseconds, the last request in milliseconds since 1970."""
+
+    answered: int = 0
+    answered_ns: int = 0
+    queue_ns: int = 0
+    failed: int = 0
+    failed_ns: int = 0
+    last_ms: int = 0
+
+    def add(self, seconds: float, waited_s: float, *, ok: bool) -> None:
+        self.last_ms = int(time.time() * 1000)
+        if ok:
+            self.answered += 1
+            self.answered_ns += int(seconds * 1e9)
+            self.queue_ns += int(waited_s * 1e9)
+        else:
+            self.failed += 1
+            self.failed_ns += int(seconds * 1e9)
 
 
 class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._tallies: dict[tuple[str, str], Tally] = {}
         requests = "Inference requests by outcome: ok, refused (queue full, or the request is at fault) or failed."
         self._requests = Counter("intaglio_requests", requests, (*LABELS, "outcome"), registry=self.registry)
         self._latency = Histogram(
@@ -46,6 +71,7 @@ class Metrics:
             latency=self._latency.labels(model, version),
             waited=self._waited.labels(model, version),
             pending=self._pending.labels(model, version),
+            tally=self._tallies.setdefault((model, version), Tally()),
         )
 
     def reloaded(self, model: str, *, ok: bool) -> None:

@@ -17,7 +17,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +37,12 @@ from intaglio.serve.refusals import Refused, refusal_of
 from intaglio.serve.tensors import Signature
 
 _NAMED = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]{0,99})(?::([1-9][0-9]{0,17}))?=(.+)", re.S)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _VERSION = re.compile(r"[1-9][0-9]{0,17}")
 Stamp = tuple[int, int, int]
+GONE: Stamp = (0, 0, 0)
+MOST_IGNORED = 20
+OF_SERVE = ("other-name", "bad-option", "cannot-serve")  # errors whose hints speak of `intaglio serve`
 Key = tuple[str, str]
 
 
@@ -53,8 +57,17 @@ class Source:
     @staticmethod
     def of(word: str) -> Source:
         found = _NAMED.fullmatch(word)
-        if found is None or Path(word).exists():
+        if Path(word).exists() or "=" not in word:
             return Source("", "", Path(word))
+        if found is None:
+            name, _, folder = word.partition("=")
+            name, colon, version = name.partition(":")
+            hint = f"NAME=DIR or NAME:VERSION=DIR, for example `{re.sub('[^A-Za-z0-9_.-]', '', name) or 'model'}:2={folder}`"
+            if colon and _NAME.fullmatch(name):
+                what = f"{quoted(version)} in {quoted(word, 200)} is not a version: these are whole numbers from 1"
+                raise UserError("bad-option", what, hint=hint)
+            what = f"{quoted(name)} in {quoted(word, 200)} is not a name: letters, digits, `-`, `_` and `.`"
+            raise UserError("bad-option", what if folder else f"{quoted(word, 200)} names no folder", hint=hint)
         return Source(found[1], found[2] or "", Path(found[3]))
 
     def packages(self) -> dict[str, Path]:
@@ -104,15 +117,21 @@ class Served:
         try:
             outputs = await ticket.answer
         except IntaglioError as error:
-            self.metrics.failed.inc()
+            self._failed(ticket.taken)
             raise refusal_of(error) from None
         except Exception as error:
-            self.metrics.failed.inc()
+            self._failed(ticket.taken)
             raise Refused(500, f"{type(error).__name__}: {error}") from error
+        spent = time.perf_counter() - ticket.taken
         self.metrics.answered.inc()
         self.metrics.waited.observe(ticket.waited_s)
-        self.metrics.latency.observe(time.perf_counter() - ticket.taken)
+        self.metrics.latency.observe(spent)
+        self.metrics.tally.add(spent, ticket.waited_s, ok=True)
         return outputs
+
+    def _failed(self, taken: float) -> None:
+        self.metrics.failed.inc()
+        self.metrics.tally.add(time.perf_counter() - taken, 0.0, ok=False)
 
     def metadata(self, versions: Sequence[str]) -> dict[str, object]:
         manifest = self.package.manifest
@@ -123,6 +142,32 @@ class Served:
             "inputs": [port.as_json() for port in self.signature.inputs],
             "outputs": [port.as_json() for port in self.signature.outputs],
         }
+
+    def config(self) -> dict[str, object]:
+        """As Triton describes a model; there are no batches that the server makes."""
+        manifest = self.package.manifest
+        inputs, outputs = (
+            [{"name": port.name, "data_type": f"TYPE_{port.datatype}", "dims": list(port.shape)} for port in ports]
+            for ports in (self.signature.inputs, self.signature.outputs)
+        )
+        about = {"name": self.name, "platform": f"intaglio_{manifest.target}", "backend": "intaglio", "max_batch_size": 0}
+        return {**about, "input": inputs, "output": outputs}
+
+    def statistics(self) -> dict[str, object]:
+        """Triton's: success and failure, and of the successes the time in the queue and that of computing."""
+        tally = self.metrics.tally
+        computed = {"count": tally.answered, "ns": max(0, tally.answered_ns - tally.queue_ns)}
+        nothing = {"count": tally.answered, "ns": 0}
+        stats = {
+            "success": {"count": tally.answered, "ns": tally.answered_ns},
+            "fail": {"count": tally.failed, "ns": tally.failed_ns},
+            "queue": {"count": tally.answered, "ns": tally.queue_ns},
+            "compute_input": nothing,
+            "compute_infer": computed,
+            "compute_output": nothing,
+        }
+        counts = {"inference_count": tally.answered, "execution_count": tally.answered}
+        return {"name": self.name, "version": self.version, "last_inference": tally.last_ms, **counts, "inference_stats": stats}
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +230,18 @@ def stamp_of(folder: Path) -> Stamp:
     try:
         status = (folder / MANIFEST).stat()
     except OSError:
-        return 0, 0, 0
+        return GONE
     return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def differing(before: Signature, after: Signature) -> str:
+    """What clients would notice."""
+    changed = []
+    for what, old, new in (("inputs", before.inputs, after.inputs), ("outputs", before.outputs, after.outputs)):
+        texts = [", ".join(f"{p.name} {p.datatype} {list(p.shape)}" for p in ports) for ports in (old, new)]
+        if texts[0] != texts[1]:
+            changed.append(f"other {what}, {texts[0]} -> {texts[1]}")
+    return "; ".join(changed)
 
 
 class Models:
@@ -197,6 +252,7 @@ class Models:
         self._names: dict[Source, str] = {}  # under which each is served
         self._failed: dict[tuple[Path, Stamp], str] = {}  # told once
         self._ending: set[asyncio.Task[None]] = set()
+        self._ignored: set[str] = set()
         self._turn = asyncio.Lock()
 
     async def start(self) -> None:
@@ -253,11 +309,15 @@ class Models:
         found: list[str] = []
         for version, folder in there.items():
             stamp = stamp_of(folder)
-            if stamp == (0, 0, 0):
-                if only is not None:
+            if stamp == GONE:
+                if only is not None or (folder, stamp) not in self._failed:
+                    self._failed[folder, stamp] = "gone"
                     self._say(f"{folder}: there is no package any more; the one in use stays")
+                if only is not None:
                     found.append("there is no package any more")
-            elif version not in known or known[version].stamp != stamp:
+                continue
+            self._failed.pop((folder, GONE), None)
+            if version not in known or known[version].stamp != stamp:
                 found += await self._replace(source, version, folder, stamp)
         return found
 
@@ -273,11 +333,27 @@ class Models:
                 self._failed[folder, stamp] = str(error)
                 self._metrics.reloaded(self._names[source], ok=False)
                 self._say(f"{folder}: cannot be loaded; the package in use stays\n{error}")
-            return [refusal_of(error).text]
+            hint = f"; {error.hint}" if error.slug in OF_SERVE and error.hint else ""  # for whoever runs the server
+            return [refusal_of(error).text + hint]
+        before = self._served.get((name, version))
         self._put((name, version), source, loaded)
         self._metrics.reloaded(name, ok=True)
+        if before is not None and (told := differing(before.signature, loaded.signature)):
+            self._say(f"{name} version {version}: {told}; requests for the one before are refused")
         self._say(f"{name} version {version}: loaded from {folder}")
         return []
+
+    def ignored(self, names: Iterable[str]) -> None:
+        """Parameters of requests that mean nothing here: each is told once."""
+        for name in names:
+            if name not in self._ignored and len(self._ignored) < MOST_IGNORED:
+                self._ignored.add(name)
+                self._say(f"requests have the parameter {quoted(name)}, which is ignored")
+
+    async def idle(self) -> None:
+        """When nothing is pending, for now."""
+        for served in self.all():
+            await served.lane.drained()
 
     def names(self) -> list[str]:
         return list(dict.fromkeys(name for name, _ in self._served))
@@ -298,6 +374,13 @@ class Models:
                 raise Refused(404, f"{quoted(name)} has no version {quoted(version)}; versions: {', '.join(versions)}")
             found = self._served[name, versions[-1]]
         return found
+
+    def asked(self, name: str = "", version: str = "") -> list[Served]:
+        """All, those of a model, or one."""
+        if not name or version:
+            return [self.find(name, version)] if name else self.all()
+        self.find(name)
+        return [served for served in self.all() if served.name == name]
 
     def all(self) -> list[Served]:
         return [self._served[key] for key in sorted(self._served)]

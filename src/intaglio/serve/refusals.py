@@ -18,6 +18,6 @@ class Refused(Exception):
 
 
 def refusal_of(error: IntaglioError) -> Refused:
-    """An error of the package: the data of the request causes it."""
-    hint = f"; {error.hint}" if error.hint else ""
-    return Refused(400 if error.exit_code in (1, 2) else 500, f"{error.slug}: {error.message}{hint}")
+    """An error of the package: the data of the request causes it. Hints speak of the command line and of Python: they are for the
+    log."""
+    return Refused(400 if error.exit_code in (1, 2) else 500, f"{error.slug}: {error.message}")

@@ -2,6 +2,7 @@
 
     GET  /v2/health/live, /v2/health/ready, /v2/models/NAME[/versions/V]/ready
     GET  /v2, /v2/models/NAME[/versions/V]
+    GET  /v2/models/stats, /v2/models/NAME[/versions/V]/config, .../stats           as Triton has them
     POST /v2/models/NAME[/versions/V]/infer
     POST /v2/repository/index, /v2/repository/models/NAME/load         what is there; load it again if it has changed
     GET  /metrics
@@ -25,6 +26,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from intaglio.errors import quoted
 from intaglio.serve.connection import BODY
 from intaglio.serve.infer import HEADER, answer, read_question
 from intaglio.serve.metrics import Metrics
@@ -32,7 +34,7 @@ from intaglio.serve.models import Models
 from intaglio.serve.refusals import Refused
 from intaglio.version import __version__
 
-EXTENSIONS = ["binary_tensor_data", "model_repository"]
+EXTENSIONS = ["binary_tensor_data", "model_repository", "model_configuration", "statistics"]
 _INFER = re.compile(r"/v2/models/([^/]+)(?:/versions/([^/]+))?/infer")
 _OPEN = re.compile(r"/v2/health/\w+|/v2/models/[^/]+(?:/versions/[^/]+)?/ready")
 _HEADER = HEADER.encode()
@@ -47,7 +49,9 @@ class Limits:
     token: bytes = b""
 
     def admits(self, authorization: bytes) -> bool:
-        return not self.token or hmac.compare_digest(authorization, b"Bearer " + self.token)
+        """The name of the scheme may have any case (RFC 9110, 11.1)."""
+        scheme, _, token = authorization.partition(b" ")
+        return not self.token or (scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(b" "), self.token))
 
 
 def as_json(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -85,11 +89,15 @@ class Rest:
             body = await read_body(scope, receive, self._limits)
             question = read_question(body, _json_bytes(_of(scope, _HEADER)))
             chosen = served.signature.chosen(question.outputs)
+        if question.ignored:
+            self._models.ignored(question.ignored)
         results = await served.infer(question.inputs)
         parts, head = answer(question, (served.name, served.version), [(served.signature.outputs[n], results[n]) for n in chosen])
         size = b"%d" % sum(map(len, parts))
         kind = b"application/json" if head is None else b"application/octet-stream"
         headers = [(b"content-type", kind), (b"content-length", size)]
+        if not self._ready():  # the server is about to end: whoever sends more gets a new connection elsewhere
+            headers.append((b"connection", b"close"))
         if head is not None:
             headers.append((_HEADER, b"%d" % head))
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -104,7 +112,11 @@ class Rest:
             ("GET", "/metrics", self._figures),
             ("POST", "/v2/repository/index", self._index),
             ("POST", "/v2/repository/models/{name}/load", self._load),
+            ("GET", "/v2/models/stats", self._statistics),
             *(("GET", f"{place}/ready", self._model_ready) for place in (model, version)),
+            *(("GET", f"{place}/config", self._config) for place in (model, version)),
+            *(("GET", f"{place}/stats", self._statistics) for place in (model, version)),
+            *(("POST", f"{place}/infer", self._config) for place in (model, version)),  # never called: what is not POST gets 405
             *(("GET", place, self._model) for place in (model, version)),
         ]
         return [Route(path, self._told(endpoint), methods=[method]) for method, path, endpoint in routes]
@@ -121,7 +133,10 @@ class Rest:
 
     async def _no_page(self, request: Request, error: Any) -> Response:
         self._metrics.refused(error.status_code)
-        return as_json({"error": f"{request.method} {request.url.path} is not served"}, error.status_code)
+        told = f"{request.method} {request.url.path} is not served"
+        allowed = dict(error.headers or {})
+        told += f"; methods: {allowed['Allow']}" if "Allow" in allowed else ""
+        return as_json({"error": told}, error.status_code, allowed)
 
     async def _live(self, _: Request) -> Response:
         return as_json({"live": True})
@@ -149,16 +164,33 @@ class Rest:
     async def _index(self, _: Request) -> Response:
         return as_json([{"name": s.name, "version": s.version, "state": "READY", "reason": ""} for s in self._models.all()])
 
+    async def _config(self, request: Request) -> Response:
+        return as_json(self._models.find(*_asked(request)).config())
+
+    async def _statistics(self, request: Request) -> Response:
+        return as_json({"model_stats": [served.statistics() for served in self._models.asked(*_asked(request))]})
+
     async def _load(self, request: Request) -> Response:
         name = request.path_params["name"]
         self._models.find(name)
+        self._check_load(await read_body(request.scope, request.receive, self._limits))
         if reasons := await self._models.reload(name):
             raise Refused(400, f"the package in use stays: {'; '.join(reasons)}")
         return as_json({})
 
+    def _check_load(self, body: bytes | memoryview) -> None:
+        """Triton's clients may send a configuration, or the files of a model."""
+        try:
+            told = orjson.loads(body) if len(body) else {}
+        except orjson.JSONDecodeError as error:
+            raise Refused(400, f"the request is not JSON: {error}") from None
+        parameters = told.get("parameters") if isinstance(told, dict) else None
+        if isinstance(parameters, dict) and parameters:
+            raise Refused(400, f"the parameter {quoted(next(iter(parameters)))} of a load is not supported")
+
 
 def _asked(request: Request) -> tuple[str, str]:
-    return request.path_params["name"], request.path_params.get("version", "")
+    return request.path_params.get("name", ""), request.path_params.get("version", "")
 
 
 def _of(scope: Scope, name: bytes) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import signal
 import socket
 import sys
@@ -27,6 +28,7 @@ from intaglio.serve.models import Models, Sizes, Source
 from intaglio.serve.rest import Limits, Rest
 
 BACKLOG = 2048
+LINGER_S = 0.3
 SWITCH_S = 0.0005  # between Python threads; 5 ms, the default, is longer than most models take
 
 
@@ -110,6 +112,7 @@ async def _serve(sources: Sequence[Source], settings: Settings, say: Callable[[s
     state["ready"] = False
     say("stopping: what was taken is answered")
     watching.cancel()
+    await _quiet(web, models, settings.grace_s)
     web.should_exit = True
     ending = [serving]
     if remote is not None:
@@ -118,6 +121,15 @@ async def _serve(sources: Sequence[Source], settings: Settings, say: Callable[[s
     with contextlib.suppress(TimeoutError):  # nothing comes in any more
         await asyncio.wait_for(models.drained(), 1)
     stopped.cancel()
+
+
+async def _quiet(web: _Server, models: Models, grace_s: float) -> None:
+    """No new connections, and connections that are there hear of the end with an answer (`connection: close`, UNAVAILABLE) before
+    they are closed: grpcio cancels what it has not handed over yet."""
+    for one in getattr(web, "servers", []):
+        one.close()
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(asyncio.gather(models.idle(), asyncio.sleep(min(LINGER_S, grace_s))), grace_s)
 
 
 def _web(app: Rest, settings: Settings, metrics: Metrics) -> uvicorn.Config:
@@ -148,6 +160,7 @@ async def _remote(service: GrpcService, settings: Settings) -> tuple[grpc.aio.Se
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=settings.connections)
     server.add_generic_rpc_handlers((service.handler(),))
     place = f"[{settings.host}]" if ":" in settings.host else settings.host
+    listen(settings.host, settings.grpc_port, "--grpc-port").close()  # grpcio tells less, and on its own
     try:
         if settings.certificate is not None and settings.key is not None:
             pair = (settings.key.read_bytes(), settings.certificate.read_bytes())
@@ -162,7 +175,7 @@ async def _remote(service: GrpcService, settings: Settings) -> tuple[grpc.aio.Se
     return server, port
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, option: str = "--port") -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         made = socket.socket(family, kind, protocol)
@@ -170,7 +183,7 @@ def listen(host: str, port: int) -> socket.socket:
         made.bind(address)
         made.listen(BACKLOG)
     except OSError as error:
-        raise _cannot_listen(host, port, error.strerror or str(error), "--port") from None
+        raise _cannot_listen(host, port, error.strerror or str(error), option) from None
     return made
 
 
@@ -187,6 +200,13 @@ async def _watch(models: Models, again: asyncio.Event, every_s: float) -> None:
         await models.reload()
 
 
+def _is_local(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def _tell(models: Models, web: socket.socket, grpc_port: int, settings: Settings, say: Callable[[str], None]) -> None:
     for served in models.all():
         how = "on the event loop" if served.lane.quick else "on threads"
@@ -194,6 +214,9 @@ def _tell(models: Models, web: socket.socket, grpc_port: int, settings: Settings
     place = f"[{settings.host}]" if ":" in settings.host else settings.host
     tls = "s" if settings.certificate is not None else ""
     remote = f" and grpc{tls}://{place}:{grpc_port}" if grpc_port else ""
+    if not _is_local(settings.host) and not (settings.certificate is not None and settings.limits.token):
+        missing = [word for word, there in (("TLS", settings.certificate), ("a token", settings.limits.token)) if not there]
+        say(f"warning: {settings.host} can be reached by others, without {' and '.join(missing)}: `--tls-cert`, `--token-file`")
     say(f"serving on http{tls}://{place}:{web.getsockname()[1]}{remote}")
 
 

@@ -3,7 +3,7 @@
     JSON     {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}         data flat, or nested as the shape
     binary   {"name": "x", ..., "parameters": {"binary_data_size": 8}}, then 8 bytes after the JSON, little endian, row by row
 
-A number that the datatype does not have (1.5 as INT8, 300 as UINT8, `null`) is refused, not rounded."""
+A value that the datatype does not have (1.5 as INT8, 300 as UINT8, `true`, `null`) is refused, not rounded."""
 
 from __future__ import annotations
 
@@ -128,7 +128,14 @@ def from_numbers(data: object, dtype: DType, shape: tuple[int, ...], name: str) 
     if array.size != math.prod(shape) or (array.ndim != 1 and array.shape != shape):
         found = f"{array.size} numbers" if array.ndim == 1 else f"the shape {list(array.shape)}"
         raise Refused(400, f"the data of input {quoted(name)} has {found}, and not the shape {list(shape)} of the request")
+    if dtype is not DType.BOOL and _has_booleans(data):  # numpy takes them for 0 and 1
+        raise Refused(400, f"the data of input {quoted(name)} has other values than {DATATYPES[dtype]}")
     return _as(array, dtype, name).reshape(shape)
+
+
+def _has_booleans(data: list[Any]) -> bool:
+    kinds = set(map(type, data))
+    return bool in kinds or (list in kinds and any(_has_booleans(row) for row in data))
 
 
 def _as(array: Array, dtype: DType, name: str) -> Array:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from intaglio.fitting.limits import Needs
+from intaglio.errors import AnswerIsNo
+from intaglio.fitting.limits import Needs, ShortOfRam, check_limits
+from intaglio.ir.text import print_graph
+from intaglio.kernels.c_printer import print_kernel
+from intaglio.kernels.program import Program
 from intaglio.options.request import Request
-from intaglio.survey.figures import ESTIMATED, Figures, on_core, within
+from intaglio.pipeline import plan_request
+from intaglio.stages.watch import Watch
+from intaglio.survey.figures import BUILT, ESTIMATED, MOST_CYCLES, Figures, built_figures, on_core, within
 from intaglio.survey.means import AS_IT_IS, SHORT, Finder, Means
 from intaglio.targets.board import Board, all_boards
 from intaglio.targets.deployment import Deployment
@@ -102,6 +108,49 @@ def on_board(request: Request, board: Board, figures: Figures | None, finder: Fi
     means = (AS_IT_IS,) if not every and within(needs, on) else that_fit(finder.of(board.core), on)
     limits = (on.ram_bytes, on.flash_bytes)
     return OnBoard(board, needs, figures.time_ms(board), figures.sizes, figures.time, means, limits)
+
+
+@dataclass(frozen=True, slots=True)
+class AsCompiled:
+    """What `compile` would make for a board. `refusal`: why it does not fit, in the words of `compile`."""
+
+    ram: int
+    flash: int
+    time_ms: float | None
+    figures: Figures
+    refusal: str = ""
+
+
+def as_compiled(request: Request, board: Board, core: Figures) -> AsCompiled:
+    """`request` is for the board; `core` was built for its core alone. A program that is the same for both is not built again: its
+    firmware has the same size, and differs in addresses alone. It is another where the board has several memories, where its
+    limits make stripes necessary, and where options speak of memories or weigh the wait states of flash."""
+    if request.quantize is None and core.sizes == BUILT:  # else `core` has other names: its cycles differ a little
+        planned = plan_request(request, Watch())
+        try:
+            if _text(planned.program) == _text(core.planned.program):
+                check_limits(planned.program.graph.name, core.needs, planned.deployment)
+                return _compiled(core, board)
+        except ShortOfRam:
+            pass  # stripes may help
+        except AnswerIsNo as no:
+            return _compiled(core, board, no)
+    made = built_figures(request, Watch(), climbing=True, most_cycles=MOST_CYCLES, refused_runs=False)
+    compiled = _compiled(made, board, made.refusal)
+    return compiled if made.refusal is None else replace(compiled, time_ms=core.time_ms(board))
+
+
+def _compiled(made: Figures, board: Board, refusal: AnswerIsNo | None = None) -> AsCompiled:
+    ram, flash = made.totals or (sum(made.needs.ram.values()), sum(made.needs.flash.values()))
+    return AsCompiled(ram, flash, made.time_ms(board), made, "" if refusal is None else f"{refusal.slug}: {refusal.message}")
+
+
+def _text(program: Program) -> str:
+    """All that a firmware is made from."""
+    kernels = "".join(print_kernel(kernel) for kernel in program.kernels)
+    places = [(constant.name, constant.memory) for constant in program.constants]
+    about = (places, program.placement.arenas, program.placement.arena_bytes, sorted(map(str, program.placement.scratch.values())))
+    return f"{print_graph(program.graph, program.choices, program.placement)}{kernels}{about}"
 
 
 def that_fit(means: Iterable[Means], on: Deployment) -> tuple[str, ...]:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from intaglio.errors import AnswerIsNo, UserError
@@ -30,6 +29,9 @@ from intaglio.targets.deployment import Deployment
 BUILT, EMULATED, ESTIMATED = "built", "emulated", "estimated"
 TYPICAL_SHARE = 0.5  # of a range
 NO_RAM = 1  # a limit, in bytes
+_STAY = {"target", "board", "stream", "weights"}
+# of the float model, or files beside the package
+_GO = {"labels", "max_error", "export_plan", "dump_ir", "sign", "archive", "library_only"}
 MOST_CYCLES = 4e9  # by the estimate: half a minute of emulation for each core of the table; the core asked for has no limit
 
 
@@ -56,6 +58,7 @@ class Figures:
     waits: str = ZERO_WAITS  # of memories, that are in `cycles`
     on_boards: Mapping[str, int] = field(default_factory=dict)  # cycles with the memories of boards that describe them
     typical: Typical | None = None  # where sizes have a range; everything else is for the largest
+    totals: tuple[int, int] | None = None  # RAM and flash of the firmware, as `compile` prints them
 
     def time_ms(self, board: Board | None) -> float | None:
         """Of the cycles that `profile` has."""
@@ -82,16 +85,19 @@ def built_figures(
     most_cycles: float = float("inf"),
     hopeless: bool = False,
     typical: bool = False,
+    refused_runs: bool = True,
 ) -> Figures:
     """What `compile` would make of it. Without `climbing` nothing is slower than it has to be, and no limit counts. `hopeless`: the
-    limit is `NO_RAM`, to get the smallest arena, and no refusal is wanted."""
+    limit is `NO_RAM`, to get the smallest arena, and no refusal is wanted. What does not fit is run too, with `refused_runs`."""
     with tempfile.TemporaryDirectory(prefix="intaglio-fit-") as place:
         placed = replace(request, output=Path(place) / "package")
         made = build_request(placed, watch, climbing=climbing, hopeless=hopeless)
         manifest, planned = made.package.manifest, made.planned
         needs = needs_of(manifest, manifest.firmware, planned.deployment)
-        found = replace(planned_figures(planned), needs=needs, sizes=BUILT, refusal=made.refusal)
-        if found.cycles is not None and found.cycles > most_cycles:
+        firmware = manifest.firmware
+        totals = None if firmware is None else (firmware.ram_bytes, firmware.flash_bytes)
+        found = replace(planned_figures(planned), needs=needs, sizes=BUILT, refusal=made.refusal, totals=totals)
+        if (found.cycles is not None and found.cycles > most_cycles) or not (refused_runs or made.refusal is None):
             return found
         found = _emulated(found, made.package)
         return replace(found, typical=_typical(made.package)) if typical and found.time == EMULATED else found
@@ -151,9 +157,12 @@ def quantised_once(request: Request) -> Iterator[Request]:
 
 
 def _without_quantising(request: Request, model: Path) -> Request:
-    plain = Request(model, request.output, request.target, request.board, request.ram, request.flash, request.memory)
-    kept = partial(replace, plain, weights=request.weights, feed_rows=request.feed_rows, stream=request.stream)
-    return kept(name=request.name or request.model.stem)
+    """With everything that is asked of the stages after those that the file has been through."""
+    plain = Request(model, request.output)
+    done = ("import", "quantise")
+    kept = {f.name for f in fields(request) if f.metadata and (f.metadata["stage"] not in done or f.name in _STAY)} - _GO
+    made = replace(plain, **{name: getattr(request, name) for name in kept})
+    return replace(made, name=request.name or request.model.stem)
 
 
 def within(needs: Needs, deployment: Deployment) -> bool:
