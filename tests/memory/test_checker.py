@@ -208,3 +208,19 @@ def test_parts_of_an_output_lie_in_the_room_it_has_in_the_arena() -> None:
     move_slot(program, ("input", 0), program.placement.slots["output", 0])
     with pytest.raises(OurFault, match="`a` writes over what it reads: `x`"):
         check(program)
+
+
+def test_an_output_that_is_copied_does_not_lie_on_its_source() -> None:
+    """It is made in the arena, and copied at the end to the room that it has there."""
+    program = lower(graph_of("input x: f32[1,64]\n z: f32[1,64] = exp(x)\n y: f32[1,64] = neg(x)\n output y\n output z"), TARGET)
+    program.placement = place(program, TARGET, slots=True)
+    end = program.arena_bytes
+    program.placement = replace(program.placement, arena_bytes=end + 1024)
+    move(program, next(v for v in program.graph.values() if v.name == "y"), at("arena", end + 256))
+    for beside in (-255, -4, 4, 255):
+        move_slot(program, ("output", 0), at("arena", end + 256 + beside))
+        with pytest.raises(OurFault, match="the output `y` shares memory with another"):
+            check(program)
+    for apart in (-256, 0, 256):
+        move_slot(program, ("output", 0), at("arena", end + 256 + apart))
+        check(program)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from intaglio.ir.program import ValueArg
 from intaglio.kernels import lower
 from intaglio.kernels.program import Program
-from intaglio.memory.lifetimes import Buffer, find_storage
+from intaglio.memory import place
+from intaglio.memory.lifetimes import Buffer, find_storage, rolled_states
 from support.ir_text import TARGET, graph_of
 
 
@@ -98,3 +99,29 @@ def test_the_arena_has_room_for_inputs_and_outputs_where_that_is_asked_for() -> 
     layers = {layer.node.output.name: n for n, layer in enumerate(program.layers)}
     assert (rooms["x_input"].first, rooms["x_input"].last) == (0, layers["d"])
     assert (rooms["y_output"].first, rooms["y_output"].last) == (layers["y"], len(layers))
+
+
+ROLLED = """
+    input x: f32[1,1,4]
+    input k: f32[1,3,4]
+    state k = b
+    b: f32[1,3,4] = roll(k, x, axis=1)
+    y: f32[1,3,4] = exp(b)
+    output y
+"""
+
+
+def test_a_state_that_is_rolled_is_written_in_place_unless_somebody_else_needs_it() -> None:
+    def rolled(text: str) -> set[str]:
+        return {value.name for value in rolled_states(program_of(text))}
+
+    assert rolled(ROLLED) == {"b"}
+    assert rolled(ROLLED + "    output b\n") == set(), "the next state is an output, too"
+    assert rolled(ROLLED.replace("exp(b)", "add(b, k)")) == set(), "the old state is read again"
+    assert rolled(ROLLED.replace("state k = b", "state k = y")) == set(), "it is not what comes next"
+
+
+def test_the_bound_of_an_arena_has_the_state_in_it() -> None:
+    program = program_of(ROLLED.replace("exp(b)", "add(b, k)"))
+    found = place(program, TARGET)
+    assert found.arena_bytes == found.lower_bound_bytes == 64 + 64, "the old state and the next one"

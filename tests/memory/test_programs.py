@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Graph
 from intaglio.kernels import lower
 from intaglio.memory import place
+from intaglio.memory.checker import check
 from intaglio.memory.place import placed, placed_buffers
 from intaglio.memory.share import share_parts
 from intaglio.ops.evaluate import evaluate_graph
@@ -21,6 +23,7 @@ from intaglio.targets.target import host_target
 from support.examples import examples
 from support.ir_text import TARGET, graph_of, random_array
 from support.kernel_running import TARGETS
+from support.placing import at, move
 from support.random_graphs import graphs
 from support.shared import ONNX, SHARED, needs_shared, shapes_of
 
@@ -138,3 +141,32 @@ def test_inputs_and_outputs_are_the_caller_s_unless_they_are_asked_for() -> None
     program = lower(graph_of(PARTS), TARGET)
     assert placed(program, TARGET).placement == place(program, TARGET)
     assert not placed(program, TARGET).placement.slots and placed(program, TARGET, slots=True).placement.slots
+
+
+FIRST = """
+    input x: f32[4,16]
+    input z: f32[16,16]
+    const w: f32[16,16] ...
+    a: f32[4,16] = matmul(x, z)
+    b: f32[4,16] = exp(a)
+    y: f32[4,16] = matmul(b, w)
+    output y
+"""
+
+
+def test_buffers_of_addresses_by_a_person_who_did_without_in_place() -> None:
+    """The first layer has working memory; `b` is not where `a` is, though its kernel may work in place."""
+    program = lower(graph_of(FIRST), TARGET)
+    program.placement = place(program, TARGET)
+    a, b = (next(v for v in program.graph.values() if v.name == name) for name in "ab")
+    buffers = placed_buffers(program, TARGET)
+    assert [{v.name for v in buffer.values} for buffer in buffers if buffer.values] == [{"a", "b"}]
+    (scratch,) = (buffer for buffer in buffers if buffer.scratch_of == 0)
+    assert scratch.offset == program.placement.scratch[program.layers[0].name].offset
+    apart = program.arena_bytes
+    program.placement = replace(program.placement, arena_bytes=2 * apart)
+    move(program, b, at("arena", apart))
+    check(program)
+    found = {v.name: buffer for buffer in placed_buffers(program, TARGET) for v in buffer.values}
+    assert found["a"] is not found["b"] and found["b"].offset == apart
+    assert found["a"].offset == program.placement.addresses[a].offset

@@ -418,3 +418,21 @@ def test_damage_that_reaches_from_the_first_byte_is_told_with_its_end() -> None:
     first, second = parse(bytes(data), ours=True).damage
     assert (first.offset, first.size_bytes, second.offset) == (0, start, start)
     assert "does not begin" in first.reason and "digest" in second.reason
+
+
+def test_a_sentinel_is_read_where_the_system_has_no_such_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, key = written(tmp_path / "m.clbin", program()), program().key
+    (tmp_path / f"m.clbin.loading.{key.hex()[:16]}").write_text("D")
+    for flag in ("O_NONBLOCK", "O_NOFOLLOW"):
+        monkeypatch.delattr(os, flag)
+    assert sentinel(path, key) == "died"
+
+
+def test_a_sentinel_whose_owner_died_stays_dead_while_somebody_holds_it(tmp_path: Path) -> None:
+    import fcntl
+
+    path, key = written(tmp_path / "m.clbin", program()), program().key
+    with (tmp_path / f"m.clbin.loading.{key.hex()[:16]}").open("w", buffering=1) as held:
+        print("D", file=held)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert sentinel(path, key) == "died"
