@@ -19,8 +19,8 @@ from intaglio.errors import ToolError, UserError, quoted
 from intaglio.frontends.boosters import booster_model
 from intaglio.frontends.converted import check_converted, has_columns, has_strings
 from intaglio.frontends.estimators import converting, refuse_unknown
-from intaglio.frontends.forests import converters
 from intaglio.frontends.onnx.names import identifier
+from intaglio.frontends.sklearn_parts import converters
 from intaglio.ir.strings import is_text
 
 FRAMEWORKS = ("xgboost", "lightgbm", "catboost", "sklearn")  # a model of the first three may be one of scikit-learn too
