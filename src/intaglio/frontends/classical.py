@@ -20,7 +20,9 @@ from intaglio.frontends.boosters import booster_model
 from intaglio.frontends.converted import check_converted, has_columns, has_strings
 from intaglio.frontends.estimators import converting, refuse_unknown
 from intaglio.frontends.onnx.names import identifier
+from intaglio.frontends.sklearn_own import Inverse, exchanged, function_shape, target_of
 from intaglio.frontends.sklearn_parts import converters
+from intaglio.ir.graph import Array
 from intaglio.ir.strings import is_text
 
 FRAMEWORKS = ("xgboost", "lightgbm", "catboost", "sklearn")  # a model of the first three may be one of scikit-learn too
@@ -156,7 +158,10 @@ def _of_sklearn(model: Any, columns: int, given: Any, note: Callable[[str], None
         inputs = [(str(name), _column(types, given[name].to_numpy())) for name in given.columns]
     elif has_strings(given):
         inputs = [("x", types.StringTensorType([None, columns]))]
-    made = converting("skl2onnx", model, lambda: _with_plain_scores(converter, model, inputs))
+    inner, inverse = target_of(model)
+    made = converting("skl2onnx", model, lambda: _with_plain_scores(converter, exchanged(inner), inputs))
+    if inverse is not None:
+        _behind(made, inverse)
     for given_as, (name, _) in zip([one.name for one in made.graph.input], inputs, strict=True):
         _rename(made, given_as, name)  # names of columns as they are
     other = [f"{quoted(name)} is `{identifier(name)}`" for name, _ in inputs if identifier(name) != name]
@@ -165,6 +170,27 @@ def _of_sklearn(model: Any, columns: int, given: Any, note: Callable[[str], None
     if not hasattr(model, "predict_proba") and hasattr(model, "predict"):
         _rename(made, "probabilities", "scores")  # sums, votes or distances
     return made
+
+
+def _behind(made: Any, inverse: Inverse) -> None:
+    """The first output goes through this."""
+    from onnx import helper, numpy_helper
+
+    name = made.graph.output[0].name
+    _rename(made, name, "before_inverse")
+    made.graph.output[0].name = name
+
+    def node(op: str, *inputs: str | Array, output: str = "") -> str:
+        names = []
+        for given in inputs:
+            names.append(given if isinstance(given, str) else f"inverse_{len(made.graph.initializer)}")
+            if not isinstance(given, str):
+                made.graph.initializer.append(numpy_helper.from_array(np.asarray(given), names[-1]))
+        output = output or f"inverse_of_{len(made.graph.node)}"
+        made.graph.node.append(helper.make_node(op, names, [output]))
+        return output
+
+    node("Identity", inverse(node, "before_inverse"), output=name)
 
 
 def _rename(made: Any, old: str, new: str) -> None:
@@ -197,6 +223,7 @@ def _column(types: Any, column: Any) -> Any:
 def _with_plain_scores(converter: Any, model: Any, inputs: list[Any]) -> Any:
     """Probabilities as a tensor, not as maps, where the model has them."""
     told = {"initial_types": inputs, "target_opset": _OPSETS, "custom_conversion_functions": converters()}
+    told["custom_shape_calculators"] = {importlib.import_module("sklearn.preprocessing").FunctionTransformer: function_shape}
     try:
         return converter.convert_sklearn(model, options={"zipmap": False}, **told)
     except NameError:  # the model does not know the option

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from intaglio.frontends import forests
+from intaglio.frontends import forests, sklearn_own
 from intaglio.frontends.forests import Converter
+from intaglio.frontends.sklearn_own import drawing
 from intaglio.ir.graph import Array
 
 _SELECTIONS = ("SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe", "SelectFromModel", "VarianceThreshold",
@@ -29,6 +30,7 @@ def converters() -> dict[type, Converter]:
     """By class, as `skl2onnx.to_onnx(custom_conversion_functions=...)` takes them."""
     names = importlib.import_module("skl2onnx._supported_operators").sklearn_operator_name_map
     get = importlib.import_module("skl2onnx.common._registration").get_converter
+    sklearn_own.register()
     found = forests.converters()
     for module, name, wrap in _WRAPPED:
         one = getattr(importlib.import_module(f"sklearn.{module}"), name)
@@ -93,31 +95,19 @@ def _rare(model: Any, place: int, encoded: Array) -> Array:
 
 
 def _column(scope: Any, container: Any, given: Any, n: int, categories: Any, encoded: Array, rare: Array) -> str:
-    onnx = importlib.import_module("onnx")
-    float32, int64 = onnx.TensorProto.FLOAT, onnx.TensorProto.INT64
-
-    def constant(kind: int, array: Array) -> str:
-        name = str(scope.get_unique_variable_name("constant"))
-        container.add_initializer(name, kind, list(array.shape), array.reshape(-1).tolist())
-        return name
-
-    def node(op: str, *inputs: str, **attributes: Any) -> str:
-        name = str(scope.get_unique_variable_name(op.lower()))
-        container.add_node(op, list(inputs), name, name=scope.get_unique_operator_name(op), **attributes)
-        return name
-
-    column = node("Gather", given.full_name, constant(int64, np.array([n])), axis=1)
+    node = drawing(scope, container)
+    column = node("Gather", given.full_name, np.array([n]), axis=1)
     if given.type.__class__.__name__ == "StringTensorType":
         known: dict[str, Any] = {"cats_strings": [str(one).encode() for one in categories]}
     else:
         known = {"cats_int64s": [int(one) for one in categories]}
         if known["cats_int64s"] != list(categories):
             raise ValueError("categories of `OneHotEncoder` must be strings or whole numbers")
-        column = node("Cast", column, to=int64)
+        column = node("Cast", column, to=7)  # TensorProto.INT64
     hot = node("OneHotEncoder", column, op_domain="ai.onnx.ml", zeros=1, **known)
-    flat = node("Reshape", hot, constant(int64, np.array([-1, len(categories)])))
+    flat = node("Reshape", hot, np.array([-1, len(categories)]))
     # x @ (encoded - rare) + rare: a row without a category is `rare`
-    return node("Add", node("MatMul", flat, constant(float32, encoded - rare)), constant(float32, rare))
+    return node("Add", node("MatMul", flat, encoded - rare), rare)
 
 
 # Others -----------------------------------------------------------------------------------------------------------------------
@@ -186,6 +176,8 @@ def _adding(container: Any, changed: Callable[[str, dict[str, Any]], dict[str, A
 
 _WRAPPED: tuple[tuple[str, str, Callable[[Converter], Converter]], ...] = (
     ("preprocessing", "OneHotEncoder", _one_hot),
+    ("preprocessing", "FunctionTransformer", sklearn_own.function_transformer),
+    ("linear_model", "SGDClassifier", sklearn_own.modified_huber),
     ("ensemble", "VotingClassifier", _voting),
     ("ensemble", "HistGradientBoostingClassifier", _plain),
     ("ensemble", "HistGradientBoostingRegressor", _plain),
