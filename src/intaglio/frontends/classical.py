@@ -20,7 +20,7 @@ from intaglio.frontends.boosters import booster_model
 from intaglio.frontends.converted import check_converted, has_columns, has_strings
 from intaglio.frontends.estimators import converting, refuse_unknown
 from intaglio.frontends.onnx.names import identifier
-from intaglio.frontends.sklearn_own import Inverse, exchanged, function_shape, target_of
+from intaglio.frontends.sklearn_own import FUNCTIONS, Inverse, exchanged, function_shape, target_of
 from intaglio.frontends.sklearn_parts import converters
 from intaglio.ir.graph import Array
 from intaglio.ir.strings import is_text
@@ -38,6 +38,9 @@ def save_object(
     model: Any, framework: str, example_inputs: tuple[object, ...] | None, path: Path, note: Callable[[str], None]
 ) -> None:
     """The object as an ONNX file."""
+    while hasattr(model, "best_estimator_"):  # of a search
+        model = model.best_estimator_
+        framework = home_of(model)
     refuse_unknown(model)
     if framework == "sklearn" and _takes_maps(model):
         made = _of_maps(model, note)
@@ -123,14 +126,26 @@ def _of_catboost(model: Any, path: Path) -> Any:
     for node in made.graph.node:
         node.input[:] = ["x" if name == given else name for name in node.input]
     made.graph.input[0].name = "x"  # as all others call it
+    loss = str((model.get_all_params() or {}).get("loss_function", "")).split(":")[0]
+    if loss in ("Poisson", "Tweedie"):  # what it writes are logarithms
+        _behind(made, FUNCTIONS["exp"])
+    elif loss == "MultiClassOneVsAll":  # and scores as if they were of `MultiClass`
+        for attribute in (one for node in made.graph.node for one in node.attribute if one.name == "post_transform"):
+            attribute.s = b"LOGISTIC"
     return made
+
+
+def home_of(model: Any) -> str:
+    """Which of FRAMEWORKS it is of, or none, told by the classes that it derives from."""
+    homes = {cls.__module__.split(".")[0] for cls in type(model).__mro__}
+    return next((name for name in FRAMEWORKS if name in homes), "")
 
 
 def _ends_with_booster(model: Any) -> str:
     """The framework of the last step of a pipeline, if that is a booster."""
     steps = getattr(model, "steps", None)
-    homes = {cls.__module__.split(".")[0] for cls in type(steps[-1][1]).__mro__} if steps and len(steps) > 1 else set()
-    return next((name for name in ("xgboost", "lightgbm") if name in homes), "")
+    home = home_of(steps[-1][1]) if steps and len(steps) > 1 else ""
+    return home if home in ("xgboost", "lightgbm") else ""
 
 
 def _of_pipeline(model: Any, last: str, columns: int, given: Any, note: Callable[[str], None]) -> Any:
