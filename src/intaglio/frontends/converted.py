@@ -33,7 +33,7 @@ from intaglio.ops.evaluate import evaluate_graph
 ROWS, MOST_ROWS = 32, 512  # of each kind: as many as the example has, between these
 OFF = 1e-3  # of the standard deviation of the predictions
 NOISE = 4e-6  # of the largest of them: rounding errors of f32
-LEVEL = 1e-4  # classes whose scores differ by less are tied
+TIED = 1e-4  # classes whose scores differ by less are tied
 SHARE = 0.1  # of the rows of a kind that may be off
 SHARE_OF_EXAMPLE = 0.02
 EXAMPLE, MISSING, UNKNOWN = "of the example", "with missing values", "with strings that are not in the example"
@@ -46,11 +46,11 @@ _DIGITS_HINT = "train it with smaller numbers, such as the time since a start; a
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the object says of some rows. `level`: rows whose best classes have nearly the same score."""
+    """What the object says of some rows. `tied`: rows whose best classes have nearly the same score."""
 
     name: str
     numbers: Array
-    level: Array | None = None
+    tied: Array | None = None
 
 
 def check_converted(model: Any, framework: str, made: Any, example: Any, tool: str, note: Callable[[str], None]) -> list[str]:
@@ -284,7 +284,7 @@ def _wanted(model: Any, framework: str, rows: Array) -> Iterator[Wanted]:
     classes = getattr(model, "classes_", None)
     if answers.dtype.kind in "OUS" and classes is not None:
         answers = np.searchsorted(np.asarray(classes), answers.reshape(len(rows)))
-    yield Wanted("predict", answers, None if scores is None else _level(scores))
+    yield Wanted("predict", answers, None if scores is None else _tied(scores))
     if hasattr(model, "predict_proba") and isinstance(probabilities := model.predict_proba(rows), np.ndarray):
         yield Wanted("predict_proba", probabilities)
 
@@ -306,8 +306,8 @@ def _scores(model: Any, rows: Array) -> Array | None:
     return scores.astype(np.float64) if isinstance(scores, np.ndarray) else None
 
 
-def _level(scores: Array) -> Array:
-    near = LEVEL * max(1.0, float(np.nanmax(np.abs(scores), initial=0)))
+def _tied(scores: Array) -> Array:
+    near = TIED * max(1.0, float(np.nanmax(np.abs(scores), initial=0)))
     if scores.ndim == 1 or scores.shape[1] == 1:
         return np.abs(scores.reshape(-1)) < near
     ordered = np.sort(scores, axis=1)
@@ -342,14 +342,14 @@ def _off(want: Wanted, got: Array) -> tuple[int, float]:
     with np.errstate(all="ignore"):
         difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))
     rows = (difference > _bound(want)).reshape(len(a), -1).any(axis=1)
-    if want.level is not None:
-        rows &= ~want.level
+    if want.tied is not None:
+        rows &= ~want.tied
     return int(rows.sum()), float(difference.max(initial=0.0))
 
 
 def _bound(want: Wanted) -> Any:
     """What numbers may be off by, for each column."""
-    if want.name == "predict" and want.level is not None:
+    if want.name == "predict" and want.tied is not None:
         return 0.5  # labels
     if want.name == "predict_proba":
         return OFF

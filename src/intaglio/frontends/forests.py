@@ -2,7 +2,7 @@
 
     trees with missing values   where a NaN goes at a node: `nodes_missing_value_tracks_true`
     votes of many trees         weights become multiples of 2^-24, so that f32 adds them exactly, in any order: classes that are
-                                level in scikit-learn's doubles stay level, and the first of them wins as there
+                                tied in scikit-learn's doubles stay tied, and the first of them wins as there
                                 (probabilities are off by up to 2e-5)
     isolation forests           one ensemble whose leaves are path lengths, instead of several nodes for each tree
 """
