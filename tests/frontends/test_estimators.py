@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn import compose, ensemble, impute, linear_model, multiclass, pipeline, preprocessing, svm
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.feature_selection import SelectKBest
@@ -32,6 +33,7 @@ LINEAR = linear_model.LogisticRegression()
 REFUSED: dict[str, tuple[Any, str]] = {
     "an indicator": (pipeline.make_pipeline(impute.SimpleImputer(add_indicator=True), LINEAR), "with `add_indicator=True`"),
     "neighbours of holes": (pipeline.make_pipeline(impute.KNNImputer(), LINEAR), "`KNNImputer` is not supported"),
+    "steps of probabilities": (CalibratedClassifierCV(LINEAR, method="isotonic", cv=2), "with `method='isotonic'`"),
     "Gaussian processes": (GaussianProcessClassifier(), "`GaussianProcessClassifier` is not supported"),
     "without a converter": (pipeline.make_pipeline(Isomap(n_components=2), LINEAR), "no converter for `Isomap`"),
 }

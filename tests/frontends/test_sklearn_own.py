@@ -10,6 +10,8 @@ import pytest
 from sklearn import covariance, linear_model, pipeline, preprocessing
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.multioutput import ClassifierChain, RegressorChain
+from sklearn.neighbors import NearestCentroid
 
 from frontends.test_sklearn import data, results
 from intaglio.errors import ModelError
@@ -66,6 +68,30 @@ def test_an_envelope_is_a_distance(tmp_path: Path) -> None:
     found = results(model, X[:, :4], tmp_path)
     np.testing.assert_allclose(found["scores"].reshape(-1), model.decision_function(X[:, :4]), rtol=1e-4, atol=1e-4)
     np.testing.assert_array_equal(found["label"].reshape(-1), model.predict(X[:, :4]))
+
+
+@pytest.mark.parametrize("settings", [{}, {"priors": "empirical"}, {"priors": [0.2, 0.3, 0.5]}], ids=str)
+def test_centroids(settings: dict[str, Any], tmp_path: Path) -> None:
+    model = NearestCentroid(**settings).fit(X, Y + 3)
+    found = results(model, X, tmp_path)
+    np.testing.assert_array_equal(found["label"], model.predict(X))
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("order", [None, [2, 0, 1]])
+def test_chains_of_regressors(order: Any, tmp_path: Path) -> None:
+    model = RegressorChain(linear_model.Ridge(), order=order).fit(X[:, :5], X[:, 5:8])
+    found = next(iter(results(model, X[:, :5], tmp_path).values()))
+    np.testing.assert_allclose(found, model.predict(X[:, :5]), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba"])
+def test_chains_of_classifiers(method: str, tmp_path: Path) -> None:
+    labels = np.stack([Y > 0, Y > 1, X[:, 0] > 0], axis=1).astype(int)
+    model = ClassifierChain(linear_model.LogisticRegression(), chain_method=method, order=[1, 2, 0]).fit(X, labels)
+    label, probabilities = results(model, X, tmp_path).values()
+    np.testing.assert_array_equal(label, model.predict(X))
+    np.testing.assert_allclose(probabilities, model.predict_proba(X), rtol=0, atol=1e-5)
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

@@ -33,12 +33,17 @@ def _several(model: Any) -> bool:
     return str((model.get_all_params() if model.is_fitted() else {}).get("loss_function", "")).startswith("Multi")
 
 
+def _isotonic(model: Any) -> bool:
+    return bool(model.method == "isotonic")
+
+
 # Class, when, what, hint.
 REFUSED: tuple[tuple[str, Callable[[Any], bool], str, str], ...] = (
     ("SimpleImputer", _set("add_indicator"), *_INDICATOR),
     ("IterativeImputer", _always, "is not supported", "replace missing values with `SimpleImputer`, or " + _BEFORE),
     ("KNNImputer", _always, "is not supported", "replace missing values with `SimpleImputer`, or " + _BEFORE),
     ("GaussianProcessClassifier", _always, "is not supported: it solves equations for each row", "use another classifier"),
+    ("CalibratedClassifierCV", _isotonic, "with `method='isotonic'` is not supported", "use `method='sigmoid'`"),
     ("CatBoostRegressor", _several, "with several targets is not supported: CatBoost writes them as classes", "train one for each"),
 )
 

@@ -6,6 +6,8 @@
     TransformedTargetRegressor        its regressor, and the inverse of a function or a scaler
     SGDClassifier("modified_huber")   labels by the largest score
     EllipticEnvelope                  the distance as a product with the precision
+    NearestCentroid                   distances as products with the centroids
+    RegressorChain, ClassifierChain   their estimators one after the other
 """
 
 from __future__ import annotations
@@ -221,10 +223,85 @@ def outlier_shape(operator: Any) -> None:
         one.type.shape = [None, 1]
 
 
+def nearest_centroid(scope: Any, operator: Any, container: Any) -> None:
+    model, node = operator.raw_operator, drawing(scope, container)
+    if model.metric != "euclidean" or model.classes_.dtype.kind not in "iub":
+        what = "`NearestCentroid` with a metric other than `euclidean`, or with classes that are no whole numbers, is not supported"
+        raise ModelError("cannot-export", what, hint="use a `KNeighborsClassifier`")
+    centre = model.centroids_.mean(axis=0)
+    x = node("Sub", _features(node, operator), centre.astype(np.float32))
+    spread = getattr(model, "within_class_std_dev_", None)
+    if spread is None:
+        raise ModelError("cannot-export", "`NearestCentroid` needs scikit-learn 1.6 or newer", hint="fit the model with that")
+    spread = np.where(spread != 0, spread, 1.0)
+    prior = model.class_prior_
+
+    def scores(scale: Array, more: Array) -> str:
+        """-|x - c|^2 of scaled features, without |x|^2, which all classes have in common."""
+        c = (model.centroids_ - centre) / scale
+        return node("Add", node("MatMul", x, (2 * c / scale).T.astype(np.float32)), (more - (c * c).sum(axis=1)).astype(np.float32))
+
+    likely = scores(spread, 2 * np.log(prior))
+    equal = bool(np.isclose(prior, 1 / len(prior)).all())
+    best = node("ArgMax", scores(np.ones_like(spread), np.zeros(len(prior))) if equal else likely, axis=1, keepdims=0)
+    node("Gather", model.classes_.astype(np.int64), best, output=operator.outputs[0].full_name)
+    node("Softmax", likely, axis=1, output=operator.outputs[1].full_name)
+
+
+def chain(scope: Any, operator: Any, container: Any) -> None:
+    """Each estimator reads the features and what those before it say."""
+    algebra = importlib.import_module("skl2onnx.algebra.onnx_ops")
+    sub = importlib.import_module("skl2onnx.algebra.onnx_operator").OnnxSubEstimator
+    model, version = operator.raw_operator, container.target_opset
+    method = getattr(model, "chain_method_", "predict")
+    if method not in ("predict", "predict_proba") or len(operator.inputs) != 1:
+        what = f"{quoted(type(model).__name__)} with `chain_method={method!r}` is not supported"
+        raise ModelError("cannot-export", what, hint="use `predict` or `predict_proba`, and a table without names")
+    options = {} if len(operator.outputs) == 1 else {"options": {"zipmap": False}}
+    x, told = operator.inputs[0], []
+    column = np.array([-1, 1], np.int64)
+    for estimator in model.estimators_:
+        made = sub(estimator, x, op_version=version, **options)
+        first = algebra.OnnxReshape(made[0] if options else made, column, op_version=version)
+        told.append((first, made[1] if options else None))
+        feature = first
+        if method == "predict_proba":
+            feature = algebra.OnnxGather(made[1], np.array([1], np.int64), axis=1, op_version=version)
+        feature = algebra.OnnxCast(feature, to=1, op_version=version)
+        x = algebra.OnnxConcat(x, feature, axis=1, op_version=version)
+    order = np.argsort(model.order_)
+    for n, output in enumerate(operator.outputs):
+        parts = [told[k][0] for k in order]
+        if n:
+            second = np.array([1], np.int64)
+            parts = [algebra.OnnxGather(told[k][1], second, axis=1, op_version=version) for k in order]
+        joined = algebra.OnnxConcat(*parts, axis=1, op_version=version, output_names=[output])
+        joined.add_to(scope=scope, container=container)
+
+
+def chain_shape(operator: Any) -> None:
+    for one in operator.outputs:
+        one.type.shape = [None, len(operator.raw_operator.estimators_)]
+
+
 def register() -> None:
     """Estimators without a converter get one, where skl2onnx looks them up."""
     skl2onnx = importlib.import_module("skl2onnx")
     names = importlib.import_module("skl2onnx._supported_operators").sklearn_operator_name_map
-    envelope = importlib.import_module("sklearn.covariance").EllipticEnvelope
-    if envelope not in names:
-        skl2onnx.update_registered_converter(envelope, "IntaglioEllipticEnvelope", outlier_shape, elliptic_envelope)
+    for module, name, shape, converter in _OWN:
+        one = getattr(importlib.import_module(f"sklearn.{module}"), name)
+        if one not in names:
+            skl2onnx.update_registered_converter(one, f"Intaglio{name}", shape, converter)
+
+
+def classifier_shape(operator: Any) -> None:
+    operator.outputs[0].type.shape = [None]
+    operator.outputs[1].type.shape = [None, len(operator.raw_operator.classes_)]
+
+
+_OWN: tuple[tuple[str, str, Callable[[Any], None], Converter], ...] = (
+    ("covariance", "EllipticEnvelope", outlier_shape, elliptic_envelope),
+    ("neighbors", "NearestCentroid", classifier_shape, nearest_centroid),
+    ("multioutput", "RegressorChain", chain_shape, chain),
+    ("multioutput", "ClassifierChain", chain_shape, chain),
+)
