@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.ensemble import VotingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -134,6 +137,19 @@ def test_a_booster_may_end_a_pipeline(made: Any, tmp_path: Path) -> None:
     found = results(model, X, tmp_path)
     np.testing.assert_array_equal(found["label"], model.predict(X))
     np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), rtol=0, atol=1e-5)
+
+
+def test_a_search_for_a_booster_is_the_best_one(tmp_path: Path) -> None:
+    model = GridSearchCV(xgb("Regressor"), {"max_depth": [3]}, cv=2).fit(X, POSITIVE)
+    np.testing.assert_array_equal(results(model, X, tmp_path)["variable"][:, 0], model.predict(X))
+
+
+def test_a_booster_inside_of_another_estimator_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("skl2onnx")
+    model = VotingRegressor([("a", xgb("Regressor")), ("b", Ridge())]).fit(np.nan_to_num(X), POSITIVE)
+    with pytest.raises(ModelError, match="no converter for `XGBRegressor` inside of `VotingRegressor`") as caught:
+        save_object(model, (X,), tmp_path)
+    assert "last step of a pipeline" in caught.value.hint
 
 
 REFUSED: dict[str, tuple[Any, Array, str]] = {

@@ -74,7 +74,6 @@ OTHERS: dict[str, tuple[Any, str]] = {
     "weights by distance": (neighbors.KNeighborsClassifier(weights="distance"), "`predict` differs"),
     "largest of absolute values": (preprocessing.Normalizer("max"), "`transform` differs"),
     "another loss": (ensemble.HistGradientBoostingRegressor(loss="poisson", max_iter=10), "`predict` differs"),
-    "another surface than its scores": (linear_model.SGDClassifier(loss="modified_huber", random_state=0), "`predict` differs"),
     "several labels": (neural_network.MLPClassifier((4,), max_iter=5), r"gives \[512, 2\], the converted model \[512, 4\]"),
 }
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn import compose, ensemble, impute, linear_model, multiclass, pipeline, preprocessing, svm
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.feature_selection import SelectKBest
@@ -16,10 +17,13 @@ from sklearn.manifold import Isomap
 
 import intaglio
 from frontends.test_sklearn import data, holes, results
-from intaglio.errors import ModelError, UserError
+from intaglio.errors import AnswerIsNo, ModelError, UserError
 from intaglio.frontends import converted, estimators
 from intaglio.frontends.converted import Wanted
 from intaglio.frontends.objects import save_object
+from intaglio.frontends.onnx import load
+from intaglio.ir.strings import encoded
+from intaglio.ops.evaluate import evaluate_graph
 
 pytest.importorskip("skl2onnx")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -29,6 +33,7 @@ LINEAR = linear_model.LogisticRegression()
 REFUSED: dict[str, tuple[Any, str]] = {
     "an indicator": (pipeline.make_pipeline(impute.SimpleImputer(add_indicator=True), LINEAR), "with `add_indicator=True`"),
     "neighbours of holes": (pipeline.make_pipeline(impute.KNNImputer(), LINEAR), "`KNNImputer` is not supported"),
+    "steps of probabilities": (CalibratedClassifierCV(LINEAR, method="isotonic", cv=2), "with `method='isotonic'`"),
     "Gaussian processes": (GaussianProcessClassifier(), "`GaussianProcessClassifier` is not supported"),
     "without a converter": (pipeline.make_pipeline(Isomap(n_components=2), LINEAR), "no converter for `Isomap`"),
 }
@@ -178,3 +183,43 @@ def test_a_package_takes_tables_and_names_as_they_are(tmp_path: Path) -> None:
     np.testing.assert_allclose(found["variable"][:, 0], wanted, rtol=0, atol=1e-5)
     with pytest.raises(UserError, match="has no column `größe`"):
         package.run(table[:8].drop(columns="größe"))
+
+
+TOWNS = np.array(["Rome", "Oslo", "Bern", "Rome", "Oslo"] * 8 + ["Kiel", "Lund"])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"handle_unknown": "infrequent_if_exist", "min_frequency": 3},
+        {"handle_unknown": "infrequent_if_exist"},
+        {"handle_unknown": "ignore", "max_categories": 3},
+        {"handle_unknown": "infrequent_if_exist", "min_frequency": 3, "drop": "first"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("names", [False, True])
+def test_rare_and_unknown_categories_are_encoded_as_the_object_does(settings: dict[str, Any], names: bool, tmp_path: Path) -> None:
+    table: Any = np.stack([TOWNS, TOWNS[::-1]], axis=1)
+    if names:
+        table = pytest.importorskip("pandas").DataFrame(table, columns=["from", "to"])
+    model = preprocessing.OneHotEncoder(sparse_output=False, **settings).fit(table)
+    notes: list[str] = []
+    graph, _ = load(save_object(model, (table,), tmp_path, notes.append))
+    assert notes == []
+    other = np.where(np.arange(84).reshape(42, 2) % 5 == 0, "Nowhere", np.asarray(table).astype(str))
+    width = graph.inputs[0].type.shape[-1]
+    fed = [encoded(part, width) for part in (other[:, :1], other[:, 1:])] if names else [encoded(other, width)]
+    found = evaluate_graph(graph, {value.name: one for value, one in zip(graph.inputs, fed, strict=True)})
+    wanted = model.transform(type(table)(other, columns=["from", "to"]) if names else other)
+    np.testing.assert_allclose(found[graph.outputs[0].name], wanted, rtol=0, atol=1e-6)
+
+
+def test_an_unknown_category_is_named_where_it_stops_the_run(tmp_path: Path) -> None:
+    table = pytest.importorskip("pandas").DataFrame({"town": TOWNS})
+    package = intaglio.compile(
+        preprocessing.OneHotEncoder().fit(table), example_inputs=(table[:4],), output=tmp_path / "p", library_only=True
+    )
+    assert package.run(table[:4])
+    with pytest.raises(AnswerIsNo, match="the check `known category of town` fails"):
+        package.run(table[:4].replace("Rome", "Nowhere"))

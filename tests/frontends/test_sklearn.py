@@ -13,10 +13,11 @@ from sklearn import cluster, ensemble, linear_model, mixture, naive_bayes, neigh
 from sklearn.datasets import make_classification
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import intaglio
-from intaglio.errors import IntaglioError, ToolError, UserError
+from intaglio.errors import IntaglioError, ModelError, ToolError, UserError
 from intaglio.frontends.objects import save_object
 from intaglio.frontends.onnx import load
 from intaglio.ir.graph import Array
@@ -152,6 +153,30 @@ def test_catboost_writes_onnx_itself(classes: int, tmp_path: Path) -> None:
     np.testing.assert_allclose(found["probabilities"], model.predict_proba(x), rtol=0, atol=1e-5)
     number = library.CatBoostRegressor(**settings).fit(x, y)
     np.testing.assert_allclose(results(number, x, tmp_path)["predictions"].reshape(-1), number.predict(x), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["Poisson", "MultiClassOneVsAll", "MultiRMSE"])
+def test_links_of_catboost(loss: str, tmp_path: Path) -> None:
+    library = pytest.importorskip("catboost", reason="catboost is not installed")
+    x, y = data(3)
+    settings = {"iterations": 20, "depth": 4, "verbose": 0, "allow_writing_files": False, "loss_function": loss}
+    if loss == "MultiRMSE":
+        with pytest.raises(ModelError, match="`CatBoostRegressor` with several targets is not supported"):
+            save_object(library.CatBoostRegressor(**settings).fit(x, np.stack([y, x[:, 0]], axis=1)), (x,), tmp_path)
+    elif loss == "Poisson":
+        number = library.CatBoostRegressor(**settings).fit(x, y)
+        np.testing.assert_allclose(results(number, x, tmp_path)["predictions"].reshape(-1), number.predict(x), rtol=1e-5)
+    else:
+        model = library.CatBoostClassifier(**settings).fit(x, y)
+        np.testing.assert_allclose(results(model, x, tmp_path)["probabilities"], model.predict_proba(x), rtol=0, atol=1e-5)
+
+
+@needs_skl2onnx
+def test_a_search_is_its_best_estimator(tmp_path: Path) -> None:
+    x, y = data(2)
+    model = GridSearchCV(linear_model.Ridge(), {"alpha": [1.0]}).fit(x, y)
+    found = results(model, x, tmp_path)
+    np.testing.assert_allclose(found["variable"][:, 0], model.predict(x), rtol=0, atol=1e-5)
 
 
 @needs_skl2onnx

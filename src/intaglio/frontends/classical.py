@@ -19,8 +19,10 @@ from intaglio.errors import ToolError, UserError, quoted
 from intaglio.frontends.boosters import booster_model
 from intaglio.frontends.converted import check_converted, has_columns, has_strings
 from intaglio.frontends.estimators import converting, refuse_unknown
-from intaglio.frontends.forests import converters
 from intaglio.frontends.onnx.names import identifier
+from intaglio.frontends.sklearn_own import FUNCTIONS, Inverse, exchanged, function_shape, target_of
+from intaglio.frontends.sklearn_parts import converters
+from intaglio.ir.graph import Array
 from intaglio.ir.strings import is_text
 
 FRAMEWORKS = ("xgboost", "lightgbm", "catboost", "sklearn")  # a model of the first three may be one of scikit-learn too
@@ -36,6 +38,9 @@ def save_object(
     model: Any, framework: str, example_inputs: tuple[object, ...] | None, path: Path, note: Callable[[str], None]
 ) -> None:
     """The object as an ONNX file."""
+    while hasattr(model, "best_estimator_"):  # of a search
+        model = model.best_estimator_
+        framework = home_of(model)
     refuse_unknown(model)
     if framework == "sklearn" and _takes_maps(model):
         made = _of_maps(model, note)
@@ -121,14 +126,26 @@ def _of_catboost(model: Any, path: Path) -> Any:
     for node in made.graph.node:
         node.input[:] = ["x" if name == given else name for name in node.input]
     made.graph.input[0].name = "x"  # as all others call it
+    loss = str((model.get_all_params() or {}).get("loss_function", "")).split(":")[0]
+    if loss in ("Poisson", "Tweedie"):  # what it writes are logarithms
+        _behind(made, FUNCTIONS["exp"])
+    elif loss == "MultiClassOneVsAll":  # and scores as if they were of `MultiClass`
+        for attribute in (one for node in made.graph.node for one in node.attribute if one.name == "post_transform"):
+            attribute.s = b"LOGISTIC"
     return made
+
+
+def home_of(model: Any) -> str:
+    """Which of FRAMEWORKS it is of, or none, told by the classes that it derives from."""
+    homes = {cls.__module__.split(".")[0] for cls in type(model).__mro__}
+    return next((name for name in FRAMEWORKS if name in homes), "")
 
 
 def _ends_with_booster(model: Any) -> str:
     """The framework of the last step of a pipeline, if that is a booster."""
     steps = getattr(model, "steps", None)
-    homes = {cls.__module__.split(".")[0] for cls in type(steps[-1][1]).__mro__} if steps and len(steps) > 1 else set()
-    return next((name for name in ("xgboost", "lightgbm") if name in homes), "")
+    home = home_of(steps[-1][1]) if steps and len(steps) > 1 else ""
+    return home if home in ("xgboost", "lightgbm") else ""
 
 
 def _of_pipeline(model: Any, last: str, columns: int, given: Any, note: Callable[[str], None]) -> Any:
@@ -156,7 +173,10 @@ def _of_sklearn(model: Any, columns: int, given: Any, note: Callable[[str], None
         inputs = [(str(name), _column(types, given[name].to_numpy())) for name in given.columns]
     elif has_strings(given):
         inputs = [("x", types.StringTensorType([None, columns]))]
-    made = converting("skl2onnx", model, lambda: _with_plain_scores(converter, model, inputs))
+    inner, inverse = target_of(model)
+    made = converting("skl2onnx", model, lambda: _with_plain_scores(converter, exchanged(inner), inputs))
+    if inverse is not None:
+        _behind(made, inverse)
     for given_as, (name, _) in zip([one.name for one in made.graph.input], inputs, strict=True):
         _rename(made, given_as, name)  # names of columns as they are
     other = [f"{quoted(name)} is `{identifier(name)}`" for name, _ in inputs if identifier(name) != name]
@@ -165,6 +185,27 @@ def _of_sklearn(model: Any, columns: int, given: Any, note: Callable[[str], None
     if not hasattr(model, "predict_proba") and hasattr(model, "predict"):
         _rename(made, "probabilities", "scores")  # sums, votes or distances
     return made
+
+
+def _behind(made: Any, inverse: Inverse) -> None:
+    """The first output goes through this."""
+    from onnx import helper, numpy_helper
+
+    name = made.graph.output[0].name
+    _rename(made, name, "before_inverse")
+    made.graph.output[0].name = name
+
+    def node(op: str, *inputs: str | Array, output: str = "") -> str:
+        names = []
+        for given in inputs:
+            names.append(given if isinstance(given, str) else f"inverse_{len(made.graph.initializer)}")
+            if not isinstance(given, str):
+                made.graph.initializer.append(numpy_helper.from_array(np.asarray(given), names[-1]))
+        output = output or f"inverse_of_{len(made.graph.node)}"
+        made.graph.node.append(helper.make_node(op, names, [output]))
+        return output
+
+    node("Identity", inverse(node, "before_inverse"), output=name)
 
 
 def _rename(made: Any, old: str, new: str) -> None:
@@ -197,6 +238,7 @@ def _column(types: Any, column: Any) -> Any:
 def _with_plain_scores(converter: Any, model: Any, inputs: list[Any]) -> Any:
     """Probabilities as a tensor, not as maps, where the model has them."""
     told = {"initial_types": inputs, "target_opset": _OPSETS, "custom_conversion_functions": converters()}
+    told["custom_shape_calculators"] = {importlib.import_module("sklearn.preprocessing").FunctionTransformer: function_shape}
     try:
         return converter.convert_sklearn(model, options={"zipmap": False}, **told)
     except NameError:  # the model does not know the option

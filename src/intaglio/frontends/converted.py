@@ -33,10 +33,10 @@ from intaglio.ops.evaluate import evaluate_graph
 ROWS, MOST_ROWS = 32, 512  # of each kind: as many as the example has, between these
 OFF = 1e-3  # of the standard deviation of the predictions
 NOISE = 4e-6  # of the largest of them: rounding errors of f32
-LEVEL = 1e-4  # classes whose scores differ by less are tied
+TIED = 1e-4  # classes whose scores differ by less are tied
 SHARE = 0.1  # of the rows of a kind that may be off
 SHARE_OF_EXAMPLE = 0.02
-EXAMPLE, MISSING = "of the example", "with missing values"
+EXAMPLE, MISSING, UNKNOWN = "of the example", "with missing values", "with strings that are not in the example"
 _HINT = "train it without what the converter does not know, such as categories, weights by distance or another objective"
 _MISSING_HINT = "the converter does not know where missing values go: replace them before the model"
 
@@ -46,11 +46,11 @@ _DIGITS_HINT = "train it with smaller numbers, such as the time since a start; a
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the object says of some rows. `level`: rows whose best classes have nearly the same score."""
+    """What the object says of some rows. `tied`: rows whose best classes have nearly the same score."""
 
     name: str
     numbers: Array
-    level: Array | None = None
+    tied: Array | None = None
 
 
 def check_converted(model: Any, framework: str, made: Any, example: Any, tool: str, note: Callable[[str], None]) -> list[str]:
@@ -71,6 +71,9 @@ def check_converted(model: Any, framework: str, made: Any, example: Any, tool: s
         try:
             found = evaluate_graph(graph, feeds)
         except BadOperator as error:  # a size that it was not converted for
+            if kind == UNKNOWN:
+                note(f"rows {UNKNOWN} stop the run, where the object gives results: {error}")
+                continue
             what = f"`{tool}` converts {names(model)} to a model for other rows: {error}"
             raise ModelError("cannot-export", what, hint=_HINT) from None
         compared = True
@@ -80,6 +83,8 @@ def check_converted(model: Any, framework: str, made: Any, example: Any, tool: s
         if lost and kind == MISSING and complete:
             if many:
                 note(f"rows {MISSING} give other results than the object's: the converter does not know where these go")
+        elif many and kind == UNKNOWN:
+            note(f"rows {UNKNOWN} give other results than the object's: {lost}")
         elif many:
             what = f"`{tool}` converts the model to something else: {lost} {kind}"
             raise ModelError("cannot-export", what, hint=_MISSING_HINT if kind == MISSING else _HINT)
@@ -176,23 +181,35 @@ Rows = Iterator[tuple[str, Any, dict[str, Array]]]  # their kind, as the object 
 
 
 def _mixed(graph: Graph, example: Any, count: int) -> Rows:
-    """Of the example, and with each column in another order. Other strings than these are nobody's."""
+    """Of the example, with each column in another order, and with other strings here and there."""
     source = np.random.default_rng(0)
     same = np.arange(count) % max(1, len(example))
-    for kind in (EXAMPLE, "with columns of the example"):
+    for kind in (EXAMPLE, "with columns of the example", UNKNOWN):
         columns = example.shape[1] if len(example.shape) > 1 else 1
         order = [same if kind == EXAMPLE else source.permutation(same) for _ in range(columns)]
         if has_columns(example):
             parts = {name: example[name].to_numpy()[at] for name, at in zip(example.columns, order, strict=True)}
+            if kind == UNKNOWN:
+                parts = {name: _others(column) for name, column in parts.items()}
             rows = type(example)(parts)
             arrays = {str(name): column.reshape(-1, 1) for name, column in parts.items()}
         else:
             table = example.reshape(len(example), -1)
             rows = np.stack([table[at, n] for n, at in enumerate(order)], axis=1)
+            rows = _others(rows) if kind == UNKNOWN else rows
             arrays = {graph.inputs[0].name: rows}
             rows = rows.reshape(count, *example.shape[1:])
         fed = zip(graph.inputs, arrays.values(), strict=True)  # in the order of the columns; names may be cleaner
         yield kind, rows, {value.name: _fed(array, value) for value, array in fed}
+
+
+def _others(column: Array) -> Array:
+    """Every fourth string is one that nobody uses."""
+    if not is_text(column):
+        return column
+    changed = column.astype(object)
+    changed.reshape(-1)[::4] = "@@"
+    return changed
 
 
 def _fed(array: Array, value: Value) -> Array:
@@ -267,7 +284,7 @@ def _wanted(model: Any, framework: str, rows: Array) -> Iterator[Wanted]:
     classes = getattr(model, "classes_", None)
     if answers.dtype.kind in "OUS" and classes is not None:
         answers = np.searchsorted(np.asarray(classes), answers.reshape(len(rows)))
-    yield Wanted("predict", answers, None if scores is None else _level(scores))
+    yield Wanted("predict", answers, None if scores is None else _tied(scores))
     if hasattr(model, "predict_proba") and isinstance(probabilities := model.predict_proba(rows), np.ndarray):
         yield Wanted("predict_proba", probabilities)
 
@@ -289,8 +306,8 @@ def _scores(model: Any, rows: Array) -> Array | None:
     return scores.astype(np.float64) if isinstance(scores, np.ndarray) else None
 
 
-def _level(scores: Array) -> Array:
-    near = LEVEL * max(1.0, float(np.nanmax(np.abs(scores), initial=0)))
+def _tied(scores: Array) -> Array:
+    near = TIED * max(1.0, float(np.nanmax(np.abs(scores), initial=0)))
     if scores.ndim == 1 or scores.shape[1] == 1:
         return np.abs(scores.reshape(-1)) < near
     ordered = np.sort(scores, axis=1)
@@ -325,14 +342,14 @@ def _off(want: Wanted, got: Array) -> tuple[int, float]:
     with np.errstate(all="ignore"):
         difference = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf, posinf=np.inf))
     rows = (difference > _bound(want)).reshape(len(a), -1).any(axis=1)
-    if want.level is not None:
-        rows &= ~want.level
+    if want.tied is not None:
+        rows &= ~want.tied
     return int(rows.sum()), float(difference.max(initial=0.0))
 
 
 def _bound(want: Wanted) -> Any:
     """What numbers may be off by, for each column."""
-    if want.name == "predict" and want.level is not None:
+    if want.name == "predict" and want.tied is not None:
         return 0.5  # labels
     if want.name == "predict_proba":
         return OFF

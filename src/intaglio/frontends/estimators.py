@@ -17,6 +17,7 @@ from intaglio.errors import IntaglioError, ModelError, quoted
 
 _BEFORE = "do it before the model, in your application"
 _INDICATOR = ("with `add_indicator=True` is not supported", "train without it, or " + _BEFORE)
+_BOOSTER = "a booster may be the model itself, or the last step of a pipeline"
 _OWN = "compute this part in your application, or use another estimator"
 
 
@@ -32,12 +33,17 @@ def _several(model: Any) -> bool:
     return str((model.get_all_params() if model.is_fitted() else {}).get("loss_function", "")).startswith("Multi")
 
 
+def _isotonic(model: Any) -> bool:
+    return bool(model.method == "isotonic")
+
+
 # Class, when, what, hint.
 REFUSED: tuple[tuple[str, Callable[[Any], bool], str, str], ...] = (
     ("SimpleImputer", _set("add_indicator"), *_INDICATOR),
     ("IterativeImputer", _always, "is not supported", "replace missing values with `SimpleImputer`, or " + _BEFORE),
     ("KNNImputer", _always, "is not supported", "replace missing values with `SimpleImputer`, or " + _BEFORE),
     ("GaussianProcessClassifier", _always, "is not supported: it solves equations for each row", "use another classifier"),
+    ("CalibratedClassifierCV", _isotonic, "with `method='isotonic'` is not supported", "use `method='sigmoid'`"),
     ("CatBoostRegressor", _several, "with several targets is not supported: CatBoost writes them as classes", "train one for each"),
 )
 
@@ -85,9 +91,12 @@ def converting(tool: str, model: Any, convert: Callable[[], Any]) -> Any:
         while cause.__cause__ is not None:
             cause = cause.__cause__
         lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-        unknown = re.search(r"(?:for type|model type|object type) '?<class '([\w.]+)'>", str(error))
+        unknown = re.search(r"(?:for type|model type|object type|^) ?'?<class '([\w.]+)'>", str(error))
         if unknown is not None:
             what = f"has no converter for {quoted(unknown[1].rsplit('.', 1)[-1])}"
+            if unknown[1].startswith(("xgboost.", "lightgbm.")):
+                what += f" inside of {quoted(type(model).__name__)}"
+                raise ModelError("cannot-export", f"`{tool}` {what}", hint=_BOOSTER) from None
         else:
             said = lines[0] if lines else type(cause).__name__
             what = f"does not convert the model: {quoted(said if len(said.split()) > 1 else repr(cause), 300)}"

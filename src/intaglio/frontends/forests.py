@@ -2,7 +2,7 @@
 
     trees with missing values   where a NaN goes at a node: `nodes_missing_value_tracks_true`
     votes of many trees         weights become multiples of 2^-24, so that f32 adds them exactly, in any order: classes that are
-                                level in scikit-learn's doubles stay level, and the first of them wins as there
+                                tied in scikit-learn's doubles stay tied, and the first of them wins as there
                                 (probabilities are off by up to 2e-5)
     isolation forests           one ensemble whose leaves are path lengths, instead of several nodes for each tree
 """
@@ -22,8 +22,7 @@ _FORESTS = (
     ("sklearn.ensemble", ("RandomForestClassifier", "RandomForestRegressor", "ExtraTreesClassifier", "ExtraTreesRegressor")),
     ("sklearn.tree", ("DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor")),
 )
-_SELECTIONS = ("SelectKBest", "SelectPercentile", "SelectFpr", "SelectFdr", "SelectFwe", "SelectFromModel", "VarianceThreshold",
-               "GenericUnivariateSelect", "RFE", "RFECV")  # fmt: skip
+
 
 
 def converters() -> dict[type, Converter]:
@@ -37,68 +36,7 @@ def converters() -> dict[type, Converter]:
                 found[one] = _mended(get(names[one]))
     ensemble = importlib.import_module("sklearn.ensemble")
     found[ensemble.IsolationForest] = _isolation_forest
-    found[ensemble.VotingClassifier] = _voting(get(names[ensemble.VotingClassifier]))
-    selection = importlib.import_module("sklearn.feature_selection")
-    for one in (getattr(selection, name) for name in _SELECTIONS):
-        if one in names:
-            found[one] = _selecting(get(names[one]))
-    for one in (ensemble.HistGradientBoostingClassifier, ensemble.HistGradientBoostingRegressor):
-        found[one] = _plain(get(names[one]))
     return found
-
-
-def _selecting(usual: Converter) -> Converter:
-    """Where the first column alone is selected, the converter takes it for none."""
-
-    def convert(scope: Any, operator: Any, container: Any) -> None:
-        if operator.raw_operator.get_support(indices=True).tolist() != [0]:
-            usual(scope, operator, container)
-            return
-        column = scope.get_unique_variable_name("column")
-        container.add_initializer(column, importlib.import_module("onnx").TensorProto.INT64, [1], [0])
-        names = [operator.inputs[0].full_name, column], operator.outputs[0].full_name
-        container.add_node("Gather", *names, name=scope.get_unique_operator_name("Gather"), axis=1)
-
-    return convert
-
-
-def _voting(usual: Converter) -> Converter:
-    """`flatten_transform` is about `transform` alone, and its default is refused."""
-
-    def convert(scope: Any, operator: Any, container: Any) -> None:
-        model = operator.raw_operator
-        kept, model.flatten_transform = model.flatten_transform, False
-        try:
-            usual(scope, operator, container)
-        finally:
-            model.flatten_transform = kept
-
-    return convert
-
-
-def _plain(usual: Converter) -> Converter:
-    """Its attributes are lists with truth values and numbers of numpy, which protobuf 7 does not take."""
-
-    def convert(scope: Any, operator: Any, container: Any) -> None:
-        add = container.add_node
-
-        def add_plain(*given: Any, **attributes: Any) -> Any:
-            return add(*given, **{name: _plain_numbers(value) for name, value in attributes.items()})
-
-        container.add_node = add_plain
-        try:
-            usual(scope, operator, container)
-        finally:
-            del container.add_node
-
-    return convert
-
-
-def _plain_numbers(value: Any) -> Any:
-    if not isinstance(value, (list, np.ndarray)):
-        return value
-    plain = [one.item() if isinstance(one, np.generic) else one for one in value]
-    return [int(one) if isinstance(one, bool) else one for one in plain]
 
 
 def _mended(usual: Converter) -> Converter:

@@ -74,6 +74,9 @@ def stopped(manifest: Manifest, code: int, said: str) -> AnswerIsNo:
     bounds = ", ".join(f"{size.name} {size.low}..{size.high}" for size in manifest.sizes if size.found)
     if slug == "size-out-of-bounds" and bounds:
         said = f"a size that follows from data is not within its bounds: {bounds}"
+    checks = [layer.source for layer in manifest.layers if layer.op == "assert_true" and layer.source]
+    if slug == "assertion-failed" and checks:
+        said += f": the check {' or '.join(quoted(check) for check in dict.fromkeys(checks))} fails"
     return AnswerIsNo(slug, f"`{manifest.name}` stopped: {said}", hint=hint)
 
 
