@@ -9,6 +9,7 @@ from types import MethodType
 from typing import Any
 
 from intaglio.errors import ModelError, ToolError, UserError, install_hint, quoted
+from intaglio.frontends.torch.dynamic import in_floats
 from intaglio.frontends.torch.loading import check
 from intaglio.frontends.torch.packed import padded_sequences
 from intaglio.frontends.torch.structures import fields_as_dictionaries, rows_of_tensors
@@ -72,8 +73,10 @@ def _exported(torch: Any, model: Any, example_inputs: tuple[object, ...] | None)
     try:
         if isinstance(model, torch.jit.ScriptModule):
             return _from_script(model.eval(), inputs)
-        with fields_as_dictionaries(model), padded_sequences(torch):
-            return torch.export.export(model.eval(), inputs)
+        with in_floats(torch, model.eval()) as plain, fields_as_dictionaries(plain), padded_sequences(torch):
+            return torch.export.export(plain, inputs)
+    except ModelError:
+        raise
     except Exception as error:  # torch raises of many kinds, user code of any
         hint = "`torch.export.export(model, example_inputs)` shows the details; see PyTorch's guide to torch.export"
         raise ModelError("cannot-export", f"torch does not export the model: {_told(error)}", hint=hint) from None
