@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 
 import intaglio as package_api  # noqa: E402
 from intaglio.errors import ModelError, UserError  # noqa: E402
-from intaglio.frontends.torch import load  # noqa: E402
+from intaglio.frontends.torch import load, save_object  # noqa: E402
 from intaglio.run.validate import ValidateOptions, validate  # noqa: E402
 from support.torch_architectures import conv_bn  # noqa: E402
 from support.torch_running import computed, eager, exported, graph_of, shaken  # noqa: E402
@@ -332,3 +332,19 @@ def test_a_torchscript_model_that_was_loaded_is_converted(how: str, tmp_path: Pa
     package = package_api.compile(torch.jit.load(tmp_path / "m.pt"), example_inputs=(x,), output=tmp_path / "p")
     (got,) = package.run({"in0": x.numpy()}).values()
     assert np.allclose(got, module(x).detach().numpy(), atol=1e-6)
+
+
+class Repeats(nn.Module):
+    def forward(self, x: torch.Tensor, count: int) -> torch.Tensor:  # type: ignore[name-defined, unused-ignore]
+        for _ in range(count):
+            x = x - 1 if bool(x.sum() > 0) else x * 2
+        return x
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torchscript_with_a_loop_is_refused_with_a_hint(tmp_path: Path) -> None:
+    model = torch.jit.script(Repeats())
+    with pytest.raises(ModelError, match="torch does not convert the TorchScript module") as caught:
+        save_object(model, (torch.ones(3), 2), tmp_path / "m.pt2")
+    assert "report a bug" not in caught.value.message
+    assert "only traced modules" in caught.value.hint
