@@ -13,7 +13,7 @@ from support.commands import Intaglio
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
 import intaglio as package_api  # noqa: E402
 from intaglio.errors import ModelError, UserError  # noqa: E402
@@ -335,7 +335,7 @@ def test_a_torchscript_model_that_was_loaded_is_converted(how: str, tmp_path: Pa
 
 
 class Repeats(nn.Module):
-    def forward(self, x: torch.Tensor, count: int) -> torch.Tensor:  # type: ignore[name-defined, unused-ignore]
+    def forward(self, x: Tensor, count: int) -> Tensor:
         for _ in range(count):
             x = x - 1 if bool(x.sum() > 0) else x * 2
         return x
