@@ -348,3 +348,14 @@ def test_torchscript_with_a_loop_is_refused_with_a_hint(tmp_path: Path) -> None:
         save_object(model, (torch.ones(3), 2), tmp_path / "m.pt2")
     assert "report a bug" not in caught.value.message
     assert "only traced modules" in caught.value.hint
+
+
+def test_what_erf_leaves_of_one_has_all_digits(tmp_path: Path) -> None:
+    class Left(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.erfc(x), torch.special.erfc(-x)
+
+    x = torch.tensor([3.0, 3.5, 4.0, 5.0, 9.0])
+    package = package_api.compile(Left(), example_inputs=(x,), output=tmp_path / "p", library_only=True, cflags="-O0")
+    for got, want in zip(package.run({"in0": x.numpy()}).values(), (torch.erfc(x), torch.erfc(-x)), strict=True):
+        assert np.allclose(got, want.numpy(), rtol=1e-6, atol=0)
