@@ -188,6 +188,13 @@ def test_an_unnamed_dimension_asks_for_a_shape(tmp_path: Path) -> None:
     assert (error.slug, error.hint) == ("dynamic-dimension", "give `--shape x=1,N`, where a size may be a range (`1..N`)")
 
 
+def test_all_open_dimensions_are_told_at_once(tmp_path: Path) -> None:
+    inputs = [value("x", ["batch", "width"]), value("state", [2, None, 4]), value("mask", ["batch", "width"])]
+    error = error_of(model([node("Relu", "x", "y")], inputs), tmp_path)
+    assert error.slug == "dynamic-dimension"
+    assert error.hint == "give all sizes that are open: `--dim width=N --shape state=2,N,4`, where a size may be a range (`1..N`)"
+
+
 def test_an_operator_of_onnx_runtime_is_told_by_name_though_its_domain_is_not_declared(tmp_path: Path) -> None:
     error = error_of(model([node("GreedySearch", "x", "y", domain="com.microsoft")]), tmp_path)
     assert "no operator `GreedySearch` in opset 1 of `com.microsoft`" in error.message

@@ -48,7 +48,7 @@ def operands(kind: str, largest_angle: float) -> Array:
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """Under names of its own, so that nothing of this machine's library is called instead."""
     folder = tmp_path_factory.mktemp("libc")
-    names = [*FUNCTIONS, "erf", "pow", "fmod", "fma", "nearbyint", "round", "fmax", "fmin"]
+    names = [*FUNCTIONS, "erf", "erfc", "pow", "fmod", "fma", "nearbyint", "round", "fmax", "fmin"]
     renames = [f"-D{n}{suffix}=own_{n}{suffix}" for n in names for suffix in ("", "f")]
     toolchain = find_toolchain()
     flags = (*strict_flags(toolchain.kind), "-O2", "-fPIC", "-shared", "-ffreestanding", "-ffp-contract=off")
@@ -158,3 +158,13 @@ def test_memory_functions(tmp_path: Path) -> None:
             library.own_memset(ctypes.byref(filled, to), 0x1A5, start * 9)
             assert filled.raw == bytes(to) + b"\xa5" * (start * 9) + bytes(100 - to - start * 9)
     assert library.own_memcmp(b"abc", b"abd", 3) < 0 == library.own_memcmp(b"abc", b"abd", 2)
+
+
+def test_what_the_error_function_leaves_of_one(library: ctypes.CDLL) -> None:
+    """With all digits, down to the least number that there is."""
+    x = np.concatenate([np.linspace(-5, 10.5, 3101), [0.0, 1e-20, -1e-20, 30.0, -30.0, math.inf, -math.inf]])
+    single = x.astype(np.float32)
+    assert ulps(called(library, "erfc", single), np.array([math.erfc(v) for v in single])) <= 6
+    wide = np.concatenate([x, np.linspace(10, 26, 500)])
+    np.testing.assert_allclose(called(library, "erfc", wide), np.array([math.erfc(v) for v in wide]), rtol=5e-14, atol=0)
+    assert math.isnan(called(library, "erfc", np.array([math.nan]))[0])

@@ -81,6 +81,8 @@ LAYERS: dict[str, Any] = {
     "lstm with other activations": lambda: chain(
         (7, 3), L.LSTM(5, activation="relu", recurrent_activation="hard_sigmoid", use_bias=False)
     ),
+    "conv lstm both ways": lambda: chain((3, 4, 4, 2), L.Bidirectional(L.ConvLSTM2D(2, 3, padding="same", return_sequences=True))),
+    "conv lstm, last of both": lambda: chain((3, 4, 2), L.Bidirectional(L.ConvLSTM1D(2, 3), merge_mode="ave")),
     "masked lstms": lambda: words(L.LSTM(5, return_sequences=True), L.LSTM(4)),
     "masked gru backwards": lambda: words(L.GRU(5, return_sequences=True, go_backwards=True), L.Dense(3)),
     "masked rnn with zeros": lambda: words(L.SimpleRNN(5, return_sequences=True, zero_output_for_mask=True)),

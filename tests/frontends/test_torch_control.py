@@ -14,11 +14,11 @@ from torch._higher_order_ops.scan import scan as torch_scan
 from torch._higher_order_ops.while_loop import while_loop
 
 import intaglio
-from intaglio.errors import UserError
-from intaglio.frontends.torch import load
+from intaglio.errors import ModelError, UserError
+from intaglio.frontends.torch import load, save_object
 from intaglio.ops.control import Select
 from intaglio.ops.loops import LoopStart
-from support.torch_running import exported, graph_of
+from support.torch_running import computed, eager, exported, graph_of
 
 RANDOM = np.random.default_rng(7)
 
@@ -190,3 +190,35 @@ def test_methods_of_a_module_are_entry_points_that_share_weights(tmp_path: Path)
 def test_several_objects_are_for_compile_entries() -> None:
     with pytest.raises(UserError, match="are several models"):
         intaglio.compile({"encode": Speech(), "step": Speech()})
+
+
+class Branched(torch.nn.Module):
+    """A branch that makes a constant, and runs a loop."""
+
+    def __init__(self, start: Any) -> None:
+        super().__init__()
+        self.start = start
+
+    def forward(self, x: Any) -> Any:
+        def loop(x: Any) -> Any:
+            return while_loop(lambda n, y: n < 4, lambda n, y: (n + 1, y * 1.5 + x), (self.start(), x))[1]
+
+        return torch.cond(x.sum() > 0, loop, lambda x: x - 1, (x,))
+
+
+def test_a_loop_in_a_branch(tmp_path: Path) -> None:
+    module, x = Branched(lambda: torch.tensor(0)), torch.ones(3)
+    save_object(module, (x,), tmp_path / "m.pt2")
+    program = torch.export.export(module, (x,))
+    before = str(program.graph_module.true_graph_0.graph)
+    save_object(program, None, tmp_path / "n.pt2")
+    assert str(program.graph_module.true_graph_0.graph) == before
+    for given in (x, -x):
+        for name in ("m.pt2", "n.pt2"):
+            assert np.allclose(computed(graph_of(tmp_path / name), (given,))[0], eager(module, (given,))[0])
+
+
+def test_a_number_that_a_loop_carries_is_refused_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="does not save the exported program") as caught:
+        save_object(Branched(lambda: 0), (torch.ones(3),), tmp_path / "m.pt2")
+    assert "`torch.tensor(0)` instead of `0`" in caught.value.hint

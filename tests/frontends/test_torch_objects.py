@@ -13,11 +13,11 @@ from support.commands import Intaglio
 
 torch = pytest.importorskip("torch")
 
-from torch import nn  # noqa: E402
+from torch import Tensor, nn  # noqa: E402
 
 import intaglio as package_api  # noqa: E402
 from intaglio.errors import ModelError, UserError  # noqa: E402
-from intaglio.frontends.torch import load  # noqa: E402
+from intaglio.frontends.torch import load, save_object  # noqa: E402
 from intaglio.run.validate import ValidateOptions, validate  # noqa: E402
 from support.torch_architectures import conv_bn  # noqa: E402
 from support.torch_running import computed, eager, exported, graph_of, shaken  # noqa: E402
@@ -332,3 +332,73 @@ def test_a_torchscript_model_that_was_loaded_is_converted(how: str, tmp_path: Pa
     package = package_api.compile(torch.jit.load(tmp_path / "m.pt"), example_inputs=(x,), output=tmp_path / "p")
     (got,) = package.run({"in0": x.numpy()}).values()
     assert np.allclose(got, module(x).detach().numpy(), atol=1e-6)
+
+
+class Repeats(nn.Module):
+    def forward(self, x: Tensor, count: int) -> Tensor:
+        for _ in range(count):
+            x = x - 1 if bool(x.sum() > 0) else x * 2
+        return x
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_torchscript_with_a_loop_is_refused_with_a_hint(tmp_path: Path) -> None:
+    model = torch.jit.script(Repeats())
+    with pytest.raises(ModelError, match="torch does not convert the TorchScript module") as caught:
+        save_object(model, (torch.ones(3), 2), tmp_path / "m.pt2")
+    assert "report a bug" not in caught.value.message
+    assert "only traced modules" in caught.value.hint
+
+
+def test_what_erf_leaves_of_one_has_all_digits(tmp_path: Path) -> None:
+    class Left(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.erfc(x), torch.special.erfc(-x)
+
+    x = torch.tensor([3.0, 3.5, 4.0, 5.0, 9.0])
+    package = package_api.compile(Left(), example_inputs=(x,), output=tmp_path / "p", library_only=True, cflags="-O0")
+    for got, want in zip(package.run({"in0": x.numpy()}).values(), (torch.erfc(x), torch.erfc(-x)), strict=True):
+        assert np.allclose(got, want.numpy(), rtol=1e-6, atol=0)
+
+
+class Applied(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *given: Any) -> Any:
+        return self.function(*given)
+
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+@pytest.mark.parametrize("kind", [torch.float32, torch.int32])
+def test_the_largest_up_to_each_element(name: str, kind: Any, tmp_path: Path) -> None:
+    x = torch.tensor([[3, 1, 3, -2, 5, 5, 0], [0, -4, NAN, 7, -7, NAN, 9]])
+    x = torch.nan_to_num(x).to(kind) if kind is torch.int32 else x
+    module = Applied(lambda x: (*getattr(torch, name)(x, 1), *getattr(torch, name)(x, 0)))
+    made = computed(graph_of(exported(module, (x,), tmp_path / "m.pt2")), (x,))
+    for got, want in zip(made, eager(module, (x,)), strict=True):
+        assert np.array_equal(got, want, equal_nan=want.dtype.kind == "f")
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("more", [{}, {"include_last_offset": True}, {"padding_idx": 2}])
+def test_bags_of_an_embedding_begin_where_an_input_says(mode: str, more: dict[str, Any], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = nn.EmbeddingBag(5, 3, mode=mode, **more).eval()  # type: ignore[arg-type, unused-ignore]
+    nn.init.normal_(module.weight)
+    indices, offsets = torch.tensor([1, 2, 4, 2, 0, 3]), torch.tensor([0, 2, 2, 6 if "include_last_offset" in more else 5])
+    graph = graph_of(exported(module, (indices, offsets), tmp_path / "m.pt2"))
+    for starts in (offsets, torch.tensor([0, 1, 4, 6 if "include_last_offset" in more else 4])):
+        (got,), (want,) = computed(graph, (indices, starts)), eager(module, (indices, starts))
+        assert np.allclose(got, want, atol=1e-6)
+
+
+def test_rows_of_a_bag_have_weights(tmp_path: Path) -> None:
+    module, given = nn.EmbeddingBag(5, 3, mode="sum").eval(), (torch.tensor([[1, 2], [4, 0]]), torch.tensor([[0.5, -1], [2, 3]]))
+    wrapped = Applied(lambda indices, shares: module(indices, per_sample_weights=shares))
+    graph = graph_of(exported(wrapped, given, tmp_path / "m.pt2"))
+    assert np.allclose(computed(graph, given)[0], eager(wrapped, given)[0], atol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -227,8 +228,12 @@ class Atanh(FloatUnary):
 
 def erf(array: Array) -> Array:
     """numpy has no erf; the C library's, element by element, is exact to the last bit of a double."""
+    return _of_library(math.erf, array)
+
+
+def _of_library(function: Callable[[float], float], array: Array) -> Array:
     flat = array.ravel().tolist()
-    return np.fromiter(map(math.erf, flat), np.float64, len(flat)).reshape(array.shape).astype(array.dtype)
+    return np.fromiter(map(function, flat), np.float64, len(flat)).reshape(array.shape).astype(array.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +243,16 @@ class Erf(FloatUnary):
 
     def compute(self, *arrays: Array) -> Array:
         return erf(arrays[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Erfc(FloatUnary):
+    """1 - erf(x), also where that is nearly 0."""
+
+    NAME: ClassVar[str] = "erfc"
+
+    def compute(self, *arrays: Array) -> Array:
+        return _of_library(math.erfc, arrays[0])
 
 
 @dataclass(frozen=True, slots=True)

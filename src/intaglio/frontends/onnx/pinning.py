@@ -203,7 +203,14 @@ def pin(
         if (size := computed(sizes.known)) is not None:
             sizes.bind(symbol, size, size, "the model")
     notes = [text for n, item in enumerate(inputs) if n not in given and (text := _bind_batch(sizes, item))]
-    pinned = [_checked(given[n] if n in given else _shape_of(sizes, item, n), item, where) for n, item in enumerate(inputs)]
+    try:
+        made = [given[n] if n in given else _shape_of(sizes, item, n) for n, item in enumerate(inputs)]
+    except ModelError as error:
+        left = _all_open(sizes, inputs, given)
+        if len(left) > 1:
+            error.hint = f"give all sizes that are open: `{' '.join(left)}`, where a size may be a range (`1..N`)"
+        raise
+    pinned = [_checked(shape, item, where) for shape, item in zip(made, inputs, strict=True)]
     return Pinned(pinned, notes, said.bounds)
 
 
@@ -249,6 +256,20 @@ def _bind_batch(sizes: _Sizes, item: Declared) -> str:
     return f"the batch dimension{called} of input {quoted(item.name)} is set to 1"
 
 
+def _all_open(sizes: _Sizes, inputs: list[Declared], given: Mapping[int, Shape]) -> list[str]:
+    """What pins every dimension that nobody gave: names, and shapes of inputs where there are none."""
+    words: list[str] = []
+    for n, item in enumerate(inputs):
+        dims = item.dims if item.dims is not None else (None,)
+        left = [d for axis, d in enumerate(dims) if n not in given and not isinstance(d, int) and d not in sizes.known]
+        unnamed = item.dims is None or any(d is None for d in dims[1:])
+        if left and unnamed and n not in given:
+            words.append(f"--shape {_key(item, n)}={_example(item)}")
+        elif left:
+            words += [f"--dim {d}=N" for d in left if d is not None]
+    return [*dict.fromkeys(words)]
+
+
 def _shape_of(sizes: _Sizes, item: Declared, position: int) -> Shape:
     if item.dims is None:
         raise _unpinned(item, position, "its rank", sizes.where)
@@ -270,16 +291,22 @@ def _checked(shape: Shape, item: Declared, where: str) -> Shape:
 
 
 def _unpinned(item: Declared, position: int, what: str, where: str, symbol: str | int | None = None) -> ModelError:
-    if item.dims is None:
-        example = "1,..."
-    else:
-        example = ",".join(str(d) if isinstance(d, int) else "1" if i == 0 else "N" for i, d in enumerate(item.dims))
-    key = f"in{position}" if re.search(r"[^\w./-]", item.name) else item.name
+    key, example = _key(item, position), _example(item)
     hint = f"give `--shape {key}={example}`, where a size may be a range (`1..N`)"
     if isinstance(symbol, str):
         hint = f"give `--dim {symbol}=N`, a range (`--dim {symbol}=1..N`), or `--shape {key}={example}`"
     return ModelError("dynamic-dimension", f"{what} of input {quoted(item.name)} {item} is not known at compile time",
                       where=where, hint=hint)  # fmt: skip
+
+
+def _key(item: Declared, position: int) -> str:
+    return f"in{position}" if re.search(r"[^\w./-]", item.name) else item.name
+
+
+def _example(item: Declared) -> str:
+    if item.dims is None:
+        return "1,..."
+    return ",".join(str(d) if isinstance(d, int) else "1" if i == 0 else "N" for i, d in enumerate(item.dims))
 
 
 def _by_input(inputs: list[Declared], shapes: dict[str, Shape], where: str) -> dict[int, Shape]:

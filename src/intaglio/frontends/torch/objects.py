@@ -9,7 +9,9 @@ from types import MethodType
 from typing import Any
 
 from intaglio.errors import ModelError, ToolError, UserError, install_hint, quoted
+from intaglio.frontends.torch.dynamic import in_floats
 from intaglio.frontends.torch.loading import check
+from intaglio.frontends.torch.nested import writable
 from intaglio.frontends.torch.packed import padded_sequences
 from intaglio.frontends.torch.structures import fields_as_dictionaries, rows_of_tensors
 
@@ -71,9 +73,11 @@ def _exported(torch: Any, model: Any, example_inputs: tuple[object, ...] | None)
     training = [module for module in model.modules() if module.training]
     try:
         if isinstance(model, torch.jit.ScriptModule):
-            return _from_script(model.eval(), inputs)
-        with fields_as_dictionaries(model), padded_sequences(torch):
-            return torch.export.export(model.eval(), inputs)
+            return _from_script(model, inputs)
+        with in_floats(torch, model.eval()) as plain, fields_as_dictionaries(plain), padded_sequences(torch):
+            return torch.export.export(plain, inputs)
+    except ModelError:
+        raise
     except Exception as error:  # torch raises of many kinds, user code of any
         hint = "`torch.export.export(model, example_inputs)` shows the details; see PyTorch's guide to torch.export"
         raise ModelError("cannot-export", f"torch does not export the model: {_told(error)}", hint=hint) from None
@@ -86,15 +90,29 @@ def _from_script(model: Any, inputs: tuple[object, ...]) -> Any:
     """TorchScript, traced or scripted, by torch's own converter: `torch.export.export` names it for such modules."""
     from torch._export.converter import TS2EPConverter  # type: ignore[import-not-found, unused-ignore]
 
-    return TS2EPConverter(model, inputs).convert()
+    try:
+        return TS2EPConverter(model.eval(), inputs).convert()
+    except Exception as error:  # its assertions ask for a report to PyTorch
+        known = "INTERNAL ASSERT" not in str(error)
+        told = _told(error) if known else "it has control flow, or arguments that are no tensors"
+        hint = "only traced modules, and scripted ones without loops and numbers as arguments, convert: give the original module, "
+        hint += "or what `torch.jit.trace(module, example_inputs)` returns"
+        raise ModelError("cannot-export", f"torch does not convert the TorchScript module: {told}", hint=hint) from None
 
 
 def _save(torch: Any, program: Any, path: Path) -> None:
+    program = writable(torch, program)
     try:
         with rows_of_tensors(program):
             torch.export.save(program, str(path))
     except Exception as error:
-        raise ModelError("cannot-export", f"torch does not save the exported program: {_told(error)}") from None
+        hint = "carry tensors in loops and branches, not numbers: `torch.tensor(0)` instead of `0`" if _in_graph(error) else ""
+        raise ModelError("cannot-export", f"torch does not save the exported program: {_told(error)}", hint=hint) from None
+
+
+def _in_graph(error: BaseException | None) -> bool:
+    """Is it about a branch or a loop?"""
+    return error is not None and ("higher_order" in str(error) or _in_graph(error.__cause__))
 
 
 def _problems(path: Path) -> int:

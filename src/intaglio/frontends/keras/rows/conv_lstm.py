@@ -14,9 +14,10 @@ from intaglio.ir.graph import Array, Value
 from intaglio.ops.binary import Add, Mul
 
 MOST_STEPS = 256
+CONVOLUTIONS = ("ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D")
 
 
-@layer("ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D")
+@layer(*CONVOLUTIONS)
 def conv_lstm(call: KerasCall) -> Result:
     """[batch, time, ..., channels]. Gates are input, forget, cell, output."""
     count, x = int(call.layer.kind[-2]), call.x

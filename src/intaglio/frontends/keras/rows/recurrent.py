@@ -10,7 +10,9 @@ import numpy as np
 from intaglio.errors import quoted
 from intaglio.frontends.building import cast, part, reshape
 from intaglio.frontends.keras.config import Layer
+from intaglio.frontends.keras.masking import HINT
 from intaglio.frontends.keras.rows.activation import activation_name, hard_sigmoid
+from intaglio.frontends.keras.rows.conv_lstm import CONVOLUTIONS, conv_lstm
 from intaglio.frontends.keras.rows.masks import packed, unpacked
 from intaglio.frontends.keras.walk import KerasCall, Result, layer
 from intaglio.frontends.onnx.faults import Fault, unsupported
@@ -204,6 +206,8 @@ def spectral(call: KerasCall) -> Result:
 @layer("Bidirectional")
 def bidirectional(call: KerasCall) -> Result:
     forward, backward = call.layer.inner
+    if not forward.foreign and forward.kind == backward.kind and forward.kind in CONVOLUTIONS:
+        return _both_ways(call, forward, backward)
     for side in (forward, backward):
         if side.foreign or side.kind not in ("LSTM", "GRU", "SimpleRNN"):
             raise unsupported(side.foreign or f"a layer of class {quoted(side.kind)} in both directions is not supported")
@@ -234,23 +238,46 @@ def bidirectional(call: KerasCall) -> Result:
     if not whole:
         sides = [e[0] for e in ends]
     states = [s for e in ends for s in e] if calls[0].flag("return_state") else []
-    match merge:
-        case "concat":
-            merged = [call.emit(Concat(sides[0].type.rank - 1), *sides)]
-        case "sum":
-            merged = [call.emit(Add(), *sides)]
-        case "mul":
-            merged = [call.emit(Mul(), *sides)]
-        case "ave":
-            total = call.emit(Add(), *sides)
-            merged = [call.emit(Mul(), total, call.like(0.5, total))]
-        case None:
-            merged = list(sides)
-        case _:
-            raise Fault("bad-attribute", f"`merge_mode` is {quoted(str(merge))}, which is not valid")
+    merged = _merged(call, sides)
     if mask is not None and whole:
         call.walk.masks |= dict.fromkeys(merged, mask)
     return [*merged, *states]
+
+
+def _merged(call: KerasCall, sides: list[Value]) -> list[Value]:
+    """Both directions, as `merge_mode` says."""
+    merge = call.option("merge_mode", "concat")
+    match merge:
+        case "concat":
+            return [call.emit(Concat(sides[0].type.rank - 1), *sides)]
+        case "sum":
+            return [call.emit(Add(), *sides)]
+        case "mul":
+            return [call.emit(Mul(), *sides)]
+        case "ave":
+            total = call.emit(Add(), *sides)
+            return [call.emit(Mul(), total, call.like(0.5, total))]
+        case None:
+            return sides
+        case _:
+            raise Fault("bad-attribute", f"`merge_mode` is {quoted(str(merge))}, which is not valid")
+
+
+def _both_ways(call: KerasCall, forward: Layer, backward: Layer) -> Result:
+    """Of layers whose products are convolutions: they turn results of sequences round here."""
+    if call.mask(call.x) is not None:
+        raise unsupported("it reads a mask, which is not supported in this layer", HINT)
+    sides: list[Value] = []
+    states: list[Value] = []
+    for n, side in enumerate((forward, backward)):
+        made = conv_lstm(KerasCall(call.walk, side, call.args, call.kwargs))
+        y, *ends = made if isinstance(made, list) else [made]
+        if n and side.config.get("return_sequences"):
+            starts = (0, y.shape[1] - 1, *[0] * (y.type.rank - 2))
+            y = call.emit(Slice(starts, tuple(-1 if axis == 1 else 1 for axis in range(y.type.rank)), y.shape), y)
+        sides.append(y)
+        states += ends
+    return [*_merged(call, sides), *states]
 
 
 def _together(call: KerasCall, calls: list[KerasCall], x: Value) -> tuple[Value, ...]:

@@ -70,6 +70,7 @@ from intaglio.ops.unary import (
     Cos,
     Cosh,
     Erf,
+    Erfc,
     Exp,
     Expm1,
     Floor,
@@ -92,8 +93,9 @@ FUNCTIONS: dict[str, type[Op]] = {
     "exp": Exp, "log": Log, "sqrt": Sqrt, "reciprocal": Reciprocal, "sin": Sin, "cos": Cos, "tan": Tan,
     "asin": Asin, "arcsin": Asin, "acos": Acos, "arccos": Acos, "atan": Atan, "arctan": Atan,
     "sinh": Sinh, "cosh": Cosh, "asinh": Asinh, "acosh": Acosh, "atanh": Atanh, "erf": Erf,
-    "special_erf": Erf, "sigmoid": Sigmoid, "special_expit": Sigmoid, "tanh": Tanh, "silu": Silu,
-    "mish": Mish, "hardswish": HardSwish, "expm1": Expm1, "special_expm1": Expm1, "log1p": Log1p, "special_log1p": Log1p,
+    "special_erf": Erf, "erfc": Erfc, "special_erfc": Erfc, "sigmoid": Sigmoid, "special_expit": Sigmoid, "tanh": Tanh,
+    "silu": Silu, "mish": Mish, "hardswish": HardSwish, "expm1": Expm1, "special_expm1": Expm1, "log1p": Log1p,
+    "special_log1p": Log1p,
 }  # fmt: skip
 WHOLE: dict[str, type[Op]] = {"floor": Floor, "ceil": Ceil, "round": Round}
 ANY: dict[str, type[Op]] = {
@@ -135,7 +137,7 @@ def trunc_row(call: TorchCall) -> Answer:
     return call.emit(Sub(), x, trunc(call, x)) if call.op == "frac" else trunc(call, x)
 
 
-@row("rsqrt", "square", "log2", "log10", "exp2", "erfc", "sinc", "deg2rad", "rad2deg", "logit")
+@row("rsqrt", "square", "log2", "log10", "exp2", "sinc", "deg2rad", "rad2deg", "logit")
 def derived(call: TorchCall) -> Answer:
     x = call.first()
     if call.op == "square":
@@ -149,8 +151,6 @@ def derived(call: TorchCall) -> Answer:
             return call.emit(Mul(), call.emit(Log(), x), call.like(1 / math.log(2 if call.op == "log2" else 10), x))
         case "exp2":
             return call.emit(Exp(), call.emit(Mul(), x, call.like(math.log(2), x)))
-        case "erfc":
-            return call.emit(Sub(), one, call.emit(Erf(), x))
         case "deg2rad" | "rad2deg":
             return call.emit(Mul(), x, call.like(math.pi / 180 if call.op == "deg2rad" else 180 / math.pi, x))
         case "logit":

@@ -5,15 +5,20 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
+
 from intaglio.frontends.building import cast, concat, expand, part, reshape, transpose
 from intaglio.frontends.onnx.faults import Fault, unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.frontends.torch.rows.found import found_axes
 from intaglio.ir.graph import Value
+from intaglio.ir.sizes import moves
 from intaglio.ir.types import DType, broadcast_shapes
-from intaglio.ops.binary import Add, Less, LessEqual, Mul, Where
+from intaglio.ops.binary import Add, Div, Equal, GreaterEqual, Less, LessEqual, LogicalAnd, Max, Mul, Where
 from intaglio.ops.index import Gather, GatherElements, GatherNd, OneHot, ScatterElements, ScatterNd
+from intaglio.ops.matmul import MatMul
 from intaglio.ops.reduce import Reduce, TopK
+from intaglio.ops.unary import LogicalNot
 
 
 def places(call: TorchCall, index: Value) -> Value:
@@ -29,18 +34,51 @@ def embedding(call: TorchCall) -> Answer:
 @row("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
 def embedding_bag(call: TorchCall) -> Answer:
     weight, indices, offsets = call.tensor("weight"), call.tensor("indices"), call.maybe("offsets")
-    mode = call.integer("mode", 0)
+    kind = {0: "sum", 1: "mean", 2: "max"}.get(call.integer("mode", 0), "")
     rows = call.emit(Gather(0), weight, places(call, indices))
-    if call.get("per_sample_weights") is not None:
-        raise unsupported("`embedding_bag` with weights per sample is not supported")
-    if offsets is None or offsets.data is None:
-        raise unsupported("`embedding_bag` with offsets that depend on data", "give bags of one length, as a matrix")
+    shares, left_out = call.maybe("per_sample_weights"), call.integer("padding_idx", -1)
+    if offsets is None:
+        raise unsupported("`embedding_bag` without offsets is not supported", "give bags of one length, as a matrix")
+    if offsets.data is None or shares is not None or left_out >= 0:
+        last = call.flag("include_last_offset")
+        counted = None if left_out < 0 else call.emit(LogicalNot(), call.emit(Equal(), indices, call.like(left_out, indices)))
+        return [_bags(call, kind, rows, offsets, last, shares, counted), None, None, None]
     edges = [*offsets.data.reshape(-1).tolist(), rows.shape[0]]
     if call.flag("include_last_offset"):
         edges = edges[:-1]
-    kind = {0: "sum", 1: "mean", 2: "max"}.get(mode, "")
     bags = [call.emit(Reduce(kind, (0,), True), part(call, rows, 0, a, b - a)) for a, b in itertools.pairwise(edges)]
     return [concat(call, bags, 0), None, None, None]
+
+
+def _bags(
+    call: TorchCall, kind: str, rows: Value, offsets: Value, last: bool, shares: Value | None, counted: Value | None
+) -> Value:
+    """Rows from each offset to the next one. `shares`: what each is multiplied by; `counted`: bool, those that count at all."""
+    count, (many, width) = offsets.shape[0] - last, rows.shape
+    if moves((count, many)):
+        raise unsupported("`embedding_bag` over a dimension that has a range is not supported", "give it one size, with `--shape`")
+    call.bounded(count * many * (width if kind == "max" else 1))
+    at = call.constant(np.arange(many, dtype=np.int64))
+    starts = cast(call, reshape(call, offsets, (offsets.shape[0], 1)), DType.I64)
+    after = part(call, starts, 0, 1, offsets.shape[0] - 1)
+    if not last:
+        after = concat(call, [after, call.constant(np.full((1, 1), many, np.int64))], 0)
+    inside = call.emit(LogicalAnd(), call.emit(GreaterEqual(), at, part(call, starts, 0, 0, count)), call.emit(Less(), at, after))
+    if counted is not None:
+        inside = call.emit(LogicalAnd(), inside, counted)
+    if kind == "max":
+        wide = reshape(call, inside, (count, many, 1))
+        largest = call.emit(Reduce("max", (1,), False), call.emit(Where(), wide, rows, call.like(-math.inf, rows)))
+        empty = call.emit(LogicalNot(), cast(call, call.emit(Reduce("max", (1,), True), cast(call, inside, DType.I32)), DType.BOOL))
+        return call.emit(Where(), empty, call.like(0.0, rows), largest)
+    weights = cast(call, inside, rows.dtype)
+    if shares is not None:
+        weights = call.emit(Mul(), weights, shares)
+    y = call.emit(MatMul(), weights, rows)
+    if kind == "sum":
+        return y
+    total = call.emit(Reduce("sum", (1,), True), cast(call, inside, rows.dtype))
+    return call.emit(Div(), y, call.emit(Max(), total, call.like(1.0, total)))
 
 
 @row("index_select")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 
-from intaglio.frontends.building import cast, concat, part, reshape
+import numpy as np
+
+from intaglio.frontends.building import cast, concat, expand, part, reshape
 from intaglio.frontends.onnx.faults import unsupported
 from intaglio.frontends.torch.call import Answer, TorchCall, row
 from intaglio.ir.graph import Value
-from intaglio.ir.sizes import least, moves
+from intaglio.ir.sizes import Size, least, moves
 from intaglio.ir.types import DType, Shape
-from intaglio.ops.binary import Div, Equal, Max, Min, Mul, Pow, Sub, Where
+from intaglio.ops.binary import Div, Equal, GreaterEqual, LessEqual, LogicalAnd, LogicalOr, Max, Min, Mul, Pow, Sub, Where
 from intaglio.ops.reduce import ArgReduce, Cumsum, LogSoftmax, Reduce, Softmax
-from intaglio.ops.unary import Abs, Sqrt
+from intaglio.ops.unary import Abs, IsNan, LogicalNot, Sqrt
 
 KINDS = {"sum": "sum", "nansum": "sum", "mean": "mean", "prod": "prod", "amax": "max", "amin": "min", "logsumexp": "log_sum_exp",
          "special_logsumexp": "log_sum_exp"}  # fmt: skip
@@ -146,7 +148,37 @@ def zeros_if_hidden(call: TorchCall, weights: Value, mask: Value, axis: int) -> 
     return call.emit(Where(), call.emit(Equal(), largest, call.like(-math.inf, mask)), call.like(0, weights), weights)
 
 
-@row("cumsum", "cumprod", "logcumsumexp", "cummax", "cummin")
+@row("cummax", "cummin")
+def running(call: TorchCall) -> Answer:
+    """(the largest up to each element, where it is): of two that are equal the later one, and NaN before all numbers. Each turn
+    compares with what is twice as far away."""
+    x = call.first()
+    if not x.shape:
+        return [x, call.constant(np.zeros((), np.int64))]
+    axis = call.dim("dim", len(x.shape))
+    size = x.shape[axis]
+    if isinstance(size, Size):
+        raise unsupported(f"`{call.op}` along a dimension that has a range is not supported", "give it one size, with `--shape`")
+    shape = tuple(size if n == axis else 1 for n in range(len(x.shape)))
+    places = expand(call, call.constant(np.arange(size, dtype=np.int64).reshape(shape)), x.shape)
+    order = GreaterEqual() if call.op == "cummax" else LessEqual()
+    step = 1
+    while step < size:
+        rest = size - step
+        before, at_before = (part(call, v, axis, 0, rest) for v in (x, places))
+        now, at_now = (part(call, v, axis, step, rest) for v in (x, places))
+        takes = call.emit(order, now, before)
+        if x.dtype.is_float:
+            gone, was_gone = (call.emit(IsNan(), v) for v in (now, before))
+            takes = call.emit(LogicalOr(), gone, call.emit(LogicalAnd(), takes, call.emit(LogicalNot(), was_gone)))
+        made, at = (call.emit(Where(), takes, a, b) for a, b in ((now, before), (at_now, at_before)))
+        x = concat(call, [part(call, x, axis, 0, step), made], axis)
+        places = concat(call, [part(call, places, axis, 0, step), at], axis)
+        step *= 2
+    return [x, places]
+
+
+@row("cumsum", "cumprod", "logcumsumexp")
 def cumulative(call: TorchCall) -> Answer:
     x = call.first()
     dtype = call.dtype() or (DType.I64 if not x.dtype.is_float and call.op in ("cumsum", "cumprod") else None)

@@ -15,13 +15,14 @@ float sqrtf(float x), floorf(float x), ceilf(float x), truncf(float x), rintf(fl
 float nearbyintf(float x), fmaf(float x, float y, float z), fmaxf(float x, float y), fminf(float x, float y);
 float expf(float x), expm1f(float x), logf(float x), log1pf(float x), powf(float x, float y), fmodf(float x, float y);
 float sinf(float x), cosf(float x), tanf(float x), asinf(float x), acosf(float x), atanf(float x);
-float sinhf(float x), coshf(float x), tanhf(float x), asinhf(float x), acoshf(float x), atanhf(float x), erff(float x);
+float sinhf(float x), coshf(float x), tanhf(float x), asinhf(float x), acoshf(float x), atanhf(float x);
+float erff(float x), erfcf(float x);
 
 double sqrt(double x), floor(double x), ceil(double x), trunc(double x), rint(double x), round(double x);
 double nearbyint(double x), fmax(double x, double y), fmin(double x, double y);
 double exp(double x), expm1(double x), log(double x), log1p(double x), pow(double x, double y), fmod(double x, double y);
 double sin(double x), cos(double x), tan(double x), asin(double x), acos(double x), atan(double x);
-double sinh(double x), cosh(double x), tanh(double x), asinh(double x), acosh(double x), atanh(double x), erf(double x);
+double sinh(double x), cosh(double x), tanh(double x), asinh(double x), acosh(double x), atanh(double x), erf(double x), erfc(double x);
 
 #define sqrtf(x) __builtin_sqrtf(x)
 #define floorf(x) __builtin_floorf(x)
