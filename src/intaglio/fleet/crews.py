@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from intaglio.errors import ToolError, UserError, install_hint, quoted
 from intaglio.fleet.pieces import Piece, Result
 from intaglio.fleet.worker import LATE, LOST, Worker, perform_guarded
+from intaglio.project.fleet import CLUSTERS
 
 if TYPE_CHECKING:
     from distributed import Client
 
 WATCH_S = 5.0
-CLUSTERS = ("local", "slurm", "ssh", "kubernetes")
 Outcome = list[Result] | str  # results, or LOST or LATE
 
 
