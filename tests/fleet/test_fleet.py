@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from intaglio.cli.fleets import FleetWords, _code, _say
+from intaglio.cli.fleets import FleetWords, _code, _say, _told
 from intaglio.errors import UserError
 from intaglio.fleet.jobs import pieces_of
 from intaglio.fleet.run import Finished, Progress
@@ -108,6 +108,16 @@ def test_what_makes_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert "exit code 1: m on here, validate: differs from the reference" in said.err and "not emulated" in said.out
     done = dataclasses.replace(done, rows=(*rows, Row("fit", "m", "", "here", "failed", "a bug", {})))
     assert _code(done) == 2
+
+
+def test_no_estimate_that_rests_on_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("intaglio.cli.fleets.EVERY_S", 0.0)
+    with _told(2) as heard:
+        for done in (1, 20, 98, 99):
+            heard(Progress(100, 0, done))
+    first, middle, two, last = capsys.readouterr().err.splitlines()
+    assert first == "1 of 100 jobs, 0 without an answer" and ", about 0 s left" in middle
+    assert two.endswith(", the last 2 run") and last.endswith(", the last one runs")
 
 
 def test_boards_can_be_left_out() -> None:
