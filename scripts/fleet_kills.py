@@ -3,9 +3,10 @@
     make fleet-kills                                          500 kills
     .venv/bin/python scripts/fleet_kills.py --kills 20 --models 2
 
-Three kinds in turn: the run itself (SIGKILL), one of its workers, and with `--dask` the scheduler or a worker of Dask. After every
-kill of a run, what was recorded before must still be there, unchanged; a result that is recorded is never made again. What is
-killed is always a process that this script started. Intaglio's own sources must not change meanwhile: keys have their digest.
+Three kinds in turn: the run itself (SIGKILL), one of its workers, and with `--dask` the scheduler or a worker of Dask. Another run
+works on the same store at the same time with `--two`, half of the times until it is killed too. After every kill of a run, what was
+recorded before must still be there, unchanged; a result that is recorded is never made again. What is killed is always a process
+that this script started. Intaglio's own sources must not change meanwhile: keys have their digest.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class Scheduler:
             process.wait()
 
 
-def disturbed(file: Path, folder: Path, kills: int, maker: random.Random, dask: bool) -> dict[str, int]:
+def disturbed(file: Path, folder: Path, kills: int, maker: random.Random, dask: bool, two: bool) -> dict[str, int]:
     """Runs until nothing is left to do; each is killed, or its worker is, at a random time. When a store is complete, the next one
     is begun."""
     done: dict[str, int] = {"run": 0, "worker": 0, "scheduler": 0, "rounds": 0}
@@ -91,6 +92,7 @@ def disturbed(file: Path, folder: Path, kills: int, maker: random.Random, dask: 
         kind = maker.choice(("run", "worker", "scheduler") if dask else ("run", "worker"))
         scheduler = Scheduler(folder) if kind == "scheduler" or (dask and maker.random() < 0.2) else None
         process = run(file, store, *(["--scheduler", scheduler.address] if scheduler else []))
+        beside = run(file, store) if two else None
         start = time.monotonic()
         if kind == "run":
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -119,6 +121,11 @@ def disturbed(file: Path, folder: Path, kills: int, maker: random.Random, dask: 
                     process.kill()
                     break
         process.wait()
+        if beside is not None:
+            if maker.random() < 0.5 and beside.poll() is None:
+                beside.kill()
+                done["run"] += 1
+            assert beside.wait(300) in (0, -signal.SIGKILL), "the run beside ended badly"
         if scheduler is not None:
             scheduler.end()
         now = table(folder / store)
@@ -142,6 +149,7 @@ def main() -> None:
     parser.add_argument("--boards", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--dask", action="store_true", help="also kill a scheduler of Dask, or its worker")
+    parser.add_argument("--two", action="store_true", help="another run works on the same store")
     words = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="intaglio-kills-") as place:
         folder = Path(place)
@@ -150,7 +158,7 @@ def main() -> None:
         file.write_text(file.read_text().replace("quick = true", more))
         assert run(file, "whole").wait(600) == 0
         start = time.monotonic()
-        done = disturbed(file, folder, words.kills, random.Random(words.seed), words.dask)
+        done = disturbed(file, folder, words.kills, random.Random(words.seed), words.dask, words.two)
         told = ", ".join(f"{kind} {number}" for kind, number in done.items())
         print(f"kills: {told}; {len(table(folder / 'whole'))} results; every table equal; {time.monotonic() - start:.0f} s")
 

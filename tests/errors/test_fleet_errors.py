@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from intaglio.errors import ToolError, UserError
+from intaglio.fleet.changes import export_run, read_run
 from intaglio.fleet.crews import connect, start_cluster
 from intaglio.fleet.pieces import Job, Result
-from intaglio.fleet.store import Store
+from intaglio.fleet.store import Row, Store
 from intaglio.ir.graph import Array
 from support.commands import DIGITS, Intaglio
 
@@ -29,6 +30,11 @@ def test_a_project_without_a_fleet(intaglio: Intaglio, file: Path) -> None:
     file.write_text(TEXT.split("[fleet]")[0] + '[packages.p]\nmodel = "digits"\n')
     said = intaglio("fleet", file)
     assert said.code == 2 and "error[bad-project]" in said.err and "has no `[fleet]`" in said.err
+    file.write_text(TEXT.split("[fleet]")[0])
+    said = intaglio("fleet", file)
+    assert said.code == 2 and "has no `[fleet]`" in said.err and "add `[fleet]`" in said.err
+    said = intaglio("fleet", file.parent / "none.toml")
+    assert said.code == 2 and "`intaglio fleet FILE`" in said.err and "--file" not in said.err
 
 
 def test_two_schedulers(intaglio: Intaglio, file: Path) -> None:
@@ -109,7 +115,10 @@ def test_a_store_of_another_format_and_one_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "noise" / "results.sqlite").write_bytes(b"no database" * 1000)
     with pytest.raises(ToolError) as caught:
         Store(tmp_path / "noise")
-    assert caught.value.slug == "bad-store"
+    assert caught.value.slug == "bad-store" and "cannot be written" in caught.value.message
+    with pytest.raises(ToolError, match="cannot be read") as caught:
+        read_run(tmp_path / "noise")
+    assert "use another `store`" not in caught.value.hint
 
 
 def test_a_run_that_is_not_there(intaglio: Intaglio, tmp_path: Path) -> None:
@@ -128,19 +137,32 @@ def test_a_run_that_is_not_there(intaglio: Intaglio, tmp_path: Path) -> None:
     assert said.code == 2 and "error[no-store]" in said.err
 
 
+def test_what_never_had_an_answer_is_not_missed(intaglio: Intaglio, tmp_path: Path) -> None:
+    rows = [Row("profile", "m", "", f"board{n}", "failed" if n < 30 else "ok", "", {}) for n in range(60)]
+    export_run(tmp_path / "a.json", rows)
+    export_run(tmp_path / "b.json", rows[59:])
+    said = intaglio("compare", tmp_path / "a.json", tmp_path / "b.json")
+    assert said.code == 1 and "m: 59 jobs gone" in said.out and len(said.out.splitlines()) < 5
+    assert "board31" in said.err and "board7" not in said.err and "and 9 more jobs" in said.err
+    export_run(tmp_path / "a.json", [*rows[:30], rows[59]])
+    assert intaglio("compare", tmp_path / "a.json", tmp_path / "b.json").code == 0
+
+
 def test_a_rule_that_says_nothing_is_broken(intaglio: Intaglio, tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text(json.dumps({"format": "intaglio-fleet 1", "results": []}))
     said = intaglio("compare", path, path, "--fail-if", "ram>+2%")
-    assert said.code == 1 and "no job of both runs has the ram" in said.err
+    assert said.code == 1 and "no job in both runs has the figure `ram`" in said.err
 
 
-@pytest.mark.parametrize("content", ["{", '{"format": "intaglio-fleet 2"}', '{"format": "intaglio-fleet 1", "results": [{}]}'])
+@pytest.mark.parametrize(
+    "content", ["{", "{}", "[]", '{"format": "intaglio-fleet 2"}', '{"format": "intaglio-fleet 1", "results": [{}]}']
+)
 def test_a_file_without_results(intaglio: Intaglio, tmp_path: Path, content: str) -> None:
     path = tmp_path / "r.json"
     path.write_text(content)
     said = intaglio("compare", path, path)
-    assert said.code == 2 and "error[bad-run]" in said.err and "--export" in said.err
+    assert said.code == 2 and "error[bad-run]" in said.err and "--export" in said.err and "__init__" not in said.err
 
 
 WRONG_DATA: dict[str, tuple[Callable[[Array, Array], dict[str, Array]], str]] = {

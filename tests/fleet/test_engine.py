@@ -94,6 +94,11 @@ def test_a_run_that_was_cut_short_is_taken_up(fleet: Fleet) -> None:
     assert fleet.store.begin("f.toml", jobs[:1]) == run + 1
 
 
+def test_the_limit_of_time_is_that_of_a_job() -> None:
+    several = replace(piece("fine", "a"), boards=("x", "y", "z"))
+    assert (piece("fine", "a").limit_s(900), several.limit_s(900)) == (900, 2700)
+
+
 def test_a_run_that_lives_is_not_taken_up(tmp_path: Path) -> None:
     jobs = piece("fine", "a").jobs
     first, second = Store(tmp_path / "store"), Store(tmp_path / "store")

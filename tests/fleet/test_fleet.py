@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from intaglio.cli.fleets import FleetWords, _code, _say
+from intaglio.cli.fleets import FleetWords, _code, _say, _told
 from intaglio.errors import UserError
 from intaglio.fleet.jobs import pieces_of
 from intaglio.fleet.run import Finished, Progress
@@ -110,6 +110,16 @@ def test_what_makes_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert _code(done) == 2
 
 
+def test_no_estimate_that_rests_on_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("intaglio.cli.fleets.EVERY_S", 0.0)
+    with _told(2) as heard:
+        for done in (1, 20, 98, 99):
+            heard(Progress(100, 0, done))
+    first, middle, two, last = capsys.readouterr().err.splitlines()
+    assert first == "1 of 100 jobs, 0 without an answer" and ", about 0 s left" in middle
+    assert two.endswith(", the last 2 run") and last.endswith(", the last one runs")
+
+
 def test_boards_can_be_left_out() -> None:
     known = ["nucleo-a", "nucleo-n657", "other"]
     assert matching(["nucleo-*", "!nucleo-n657*"], known) == (["nucleo-a"], [])
@@ -147,6 +157,11 @@ WRONG = {
     "no jobs": ('jobs = ["fit", "compile", "validate"]', "jobs = []", "is empty"),
     "a text for yes": ("quick = true", 'quick = "no"', "neither `true` nor `false`"),
     "an unknown quantisation": ("[fleet]", '[fleet.variants.x]\nquantize = "int9"\n[fleet]', "unknown quantisation `int9`, in"),
+    "an unknown level": ("[fleet]", '[fleet.variants.x]\noptimize = "tiny"\n[fleet]', "`tiny` of `--optimize`, in"),
+    "an unknown arena": ("[fleet]", '[fleet.variants.x]\narena = "moon"\n[fleet]', "unknown value `moon` of `arena`, in"),
+    "an unknown cluster": ("quick = true", "quick = true\n[fleet.cluster.foo]\nworkers = 2", "the unknown kind `foo`"),
+    "a board file that is not there": ('"nucleo-f030r8"]', '"b/none.toml"]', "the board file `b/none.toml`, which does not exist"),
+    "a pattern of nothing": ('"nucleo-f030r8"]', '"esp99-*"]', "no board matches `esp99-*`"),
     "no list": ('targets = ["generic"]', 'targets = "generic"', "not a list"),
     "a number that is none": ("quick = true", 'timeout = "long"', "`timeout`"),
     "an option of a variant": ("[fleet]", '[fleet.variants.x]\noptimise = "size"\n[fleet]', "did you mean `optimize`"),

@@ -110,6 +110,12 @@ def test_without_workers_the_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     slots = slots_of(client, None)["Alpha 1"]
     with pytest.raises(ToolError, match="no worker of `Alpha 1` is left"):
         list(shared(client, slots, ["a"], lambda slot, text: piece("fine", text), print))
+    client = Client({"tcp://b:1": TOLD["tcp://b:1"]})
+    monkeypatch.setattr(client, "scheduler_info", lambda n_workers: {})  # as Dask does when the scheduler has gone
+    client.dies = {"tcp://b:1": ""}
+    with pytest.raises(ToolError, match="does not answer: the connection is lost") as caught:
+        list(shared(client, slots, ["a"], lambda slot, text: piece("fine", text), print))
+    assert caught.value.slug == "no-scheduler"
     deadly = {f"tcp://b:{n}": f"tcp://b:{n + 1}" for n in range(1, 9)}
     client = Client({"tcp://b:1": TOLD["tcp://b:1"]})
     client.dies = deadly

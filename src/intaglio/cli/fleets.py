@@ -25,6 +25,7 @@ from intaglio.project.file import read_project
 
 EVERY_S = 5.0  # a line of progress, where there is no terminal
 SHOWN = 20
+LEAST_MADE = 10  # jobs, before there is an estimate
 DOES_NOT_FIT = "does-not-fit: "
 
 
@@ -44,7 +45,7 @@ class FleetWords:
 
 def fleet_words(file: Path, words: FleetWords) -> int:
     """Exit code 2: a job has no answer; 1: a budget is not met, or a package is wrong. That a model does not fit is an answer."""
-    project = read_project(file, words.overrides)
+    project = read_project(file, words.overrides, fleet=True)
     plan = project.fleet
     if plan is None:
         raise UserError("bad-project", f"`{file.name}` has no `[fleet]`", hint="see docs/guides/fleet.md")
@@ -65,7 +66,7 @@ def fleet_words(file: Path, words: FleetWords) -> int:
 
     start = time.perf_counter()
     try:
-        with _told() as heard:
+        with _told(count) as heard:
             done = run_fleet(plan, file.name, store, crew, heard, again=words.again)
     finally:
         store.close()
@@ -95,14 +96,17 @@ def _wrong(done: Finished) -> list[str]:
 
 
 @contextmanager
-def _told() -> Iterator[Callable[[Progress], None]]:
+def _told(at_once: int) -> Iterator[Callable[[Progress], None]]:
     start, said = time.monotonic(), [time.monotonic()]
 
     def words(progress: Progress) -> str:
         made, left = progress.done - progress.known, progress.total - progress.done
         bad = sum(n for state, n in progress.states.items() if state not in ANSWERS)
-        spent = time.monotonic() - start
-        rest = f", about {_span(spent / made * left)} left" if made and left else ""
+        rest = ""
+        if left and left <= at_once:
+            rest = f", the last {'one runs' if left == 1 else f'{left} run'}"  # how long is not known
+        elif left and (made >= LEAST_MADE or 4 * made >= left):
+            rest = f", about {_span((time.monotonic() - start) / made * left)} left"
         return f"{progress.done:,} of {progress.total:,} jobs, {bad:,} without an answer{rest}"
 
     if sys.stderr.isatty():

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from intaglio.cli.terminal import ending, note, print_json, print_table
-from intaglio.errors import UserError, quoted
+from intaglio.errors import UserError, counted, quoted
 from intaglio.fleet.changes import EXPORT_BEGINS, GONE, RowChange, changes_of, read_run, summary_of
+from intaglio.fleet.summary import shortened
 from intaglio.package.entries import FOLDER, Entries, read_entries
 from intaglio.package.folder import check_kind, check_parents, write_text
 from intaglio.package.manifest import read_manifest
@@ -22,6 +24,7 @@ from intaglio.report.whole import Looked, look_at_whole
 from intaglio.run.package import Package
 
 SHOWN_LAYERS = 20
+SHOWN_LOST = 20  # jobs
 
 
 def write_report(
@@ -219,7 +222,7 @@ def compare_runs(before: Path, after: Path, fail_if: Sequence[str], *, json: boo
     found = [(rule, c) for rule in rules for c in changes if c.figure is not None and c.figure.key == rule.key]
     broken = [(rule, c) for rule, c in found if c.figure is not None and rule.can_tell(c.figure) and rule.broken(c.figure)]
     unknown = [rule for rule in rules if not any(r is rule and c.figure is not None and rule.can_tell(c.figure) for r, c in found)]
-    lost = [c for c in changes if c.what in ("job", "state") and (c.worse or c.change == GONE)]
+    lost = [c for c in changes if c.lost]
     if json:
         told = [rule.text for rule in dict.fromkeys([*(rule for rule, _ in broken), *unknown])]
         lists = {"changes": [asdict(c) for c in shown], "first": [asdict(c) for c in first], "broken": told}
@@ -231,17 +234,23 @@ def compare_runs(before: Path, after: Path, fail_if: Sequence[str], *, json: boo
     for rule, c in broken:
         note(f"broken rule: `{rule.text}`: {c.where}: {c.what} {c.before} -> {c.after} ({c.change})")
     for rule in unknown:
-        note(f"broken rule: `{rule.text}`: no job of both runs has the {rule.key}")
-    for c in lost:
-        note(f"no answer any more: {c.where}: {c.before} -> {c.after} ({c.change})")
+        note(f"broken rule: `{rule.text}`: no job in both runs has the figure {quoted(rule.key)}")
+    lines = [f"no answer any more: {c.where}: {c.before} -> {c.after} ({c.change})" for c in lost]
+    shortened(lines, SHOWN_LOST, note, "job", "`--json` has all of them")
     return 1 if broken or unknown or lost else 0
 
 
 def _print_runs(changes: Sequence[RowChange], *, markdown: bool) -> None:
+    gone: Counter[str] = Counter()
     head = ["model", "place", "job", "figure", "before", "now", "change"]
+    if not markdown and sum(c.change == GONE for c in changes) > SHOWN_LOST:  # a line for each would hide the rest
+        gone = Counter(f"{c.model} {c.variant}".strip() for c in changes if c.change == GONE)
+        changes = [c for c in changes if c.change != GONE]
+        for model, count in gone.items():
+            print(f"{model}: {counted(count, 'job')} gone")
     rows = [[f"{c.model} {c.variant}".strip(), c.place, c.kind, c.what, c.before, c.after, c.change] for c in changes]
     if not rows:
-        print("no result changed")
+        print("no other result changed" if gone else "no result changed")
     elif markdown:
         print("\n".join([f"| {' | '.join(head)} |", f"|{' --- |' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]))
     else:

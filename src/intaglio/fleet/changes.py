@@ -48,6 +48,11 @@ class RowChange:
         return self.change == FIRST or (self.what == "job" and self.change == NEW)
 
     @property
+    def lost(self) -> bool:
+        """There was an answer, and there is none, or a worse one."""
+        return self.worse if self.what == "state" else self.what == "job" and self.change == GONE and self.before in _RANK
+
+    @property
     def where(self) -> str:
         return f"{f'{self.model} {self.variant}'.strip()} on {self.place}, {self.kind}"
 
@@ -129,14 +134,15 @@ def read_run(path: Path) -> list[Row]:
         return _imported(path)
     store = Store(folder, create=False)
     try:
-        runs = store.runs(wanted if wanted.endswith(".toml") else None)
-        if wanted.isdigit():
-            runs = [run for run in runs if run == int(wanted)]
-        if not runs:
-            what = f"{quoted(str(folder), 200)} has no run{f' {wanted}' if wanted else ''} that came to its end"
-            known = f"runs: {', '.join(map(str, store.runs())) or 'none'}; of {', '.join(store.files()) or 'no file'}"
-            raise UserError("no-run", what, hint=f"{known}; the last one is meant by default")
-        return store.rows(runs[-1])
+        with store.reading():
+            runs = store.runs(wanted if wanted.endswith(".toml") else None)
+            if wanted.isdigit():
+                runs = [run for run in runs if run == int(wanted)]
+            if not runs:
+                what = f"{quoted(str(folder), 200)} has no run{f' {wanted}' if wanted else ''} that came to its end"
+                known = f"runs: {', '.join(map(str, store.runs())) or 'none'}; of {', '.join(store.files()) or 'no file'}"
+                raise UserError("no-run", what, hint=f"{known}; the last one is meant by default")
+            return store.rows(runs[-1])
     finally:
         store.close()
 
@@ -153,16 +159,26 @@ def export_run(path: Path, rows: Sequence[Row]) -> None:
     write_text(path, f'{{"format": "{EXPORTED}", "results": [\n' + ",\n".join(lines) + "\n]}\n")
 
 
+def _row(number: int, told: object) -> Row:
+    kinds = {"kind": str, "model": str, "variant": str, "place": str, "state": str, "reason": str, "figures": dict}
+    if not isinstance(told, dict):
+        raise ValueError(f"result {number} is not a table")
+    for key, kind in kinds.items():
+        if not isinstance(told.get(key), kind):
+            raise ValueError(f"result {number} has no `{key}`")
+    return Row(*(told[key] for key in kinds))
+
+
 def _imported(path: Path) -> list[Row]:
     hint = "`intaglio fleet FILE --export F.json` writes one"
     try:
         told = json.loads(path.read_text(encoding="utf-8"))
-        if told["format"] != EXPORTED:
-            raise ValueError(f"its format is {told['format']}")
-        return [Row(**row) for row in told["results"]]
+        if not isinstance(told, dict) or told.get("format") != EXPORTED:
+            raise ValueError(f"it does not begin with `\"format\": \"{EXPORTED}\"`")
+        return [_row(n, row) for n, row in enumerate(told.get("results", ()), 1)]
     except OSError as error:
         raise UserError("no-such-file", f"cannot read {quoted(str(path), 200)}: {error.strerror}", hint=hint) from None
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError) as error:
         raise UserError("bad-run", f"{quoted(path.name)} has no results of a fleet: {error}", hint=hint) from None
 
 

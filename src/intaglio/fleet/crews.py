@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from intaglio.errors import ToolError, UserError, install_hint, quoted
 from intaglio.fleet.pieces import Piece, Result
 from intaglio.fleet.worker import LATE, LOST, Worker, perform_guarded
+from intaglio.project.fleet import CLUSTERS
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 WATCH_S = 5.0
-CLUSTERS = ("local", "slurm", "ssh", "kubernetes")
 Outcome = list[Result] | str  # results, or LOST or LATE
 
 
 class Crew(Protocol):
+    """`at_once`: how many pieces it takes before the first is done."""
+
+    @property
+    def at_once(self) -> int: ...
     def perform(self, pieces: Iterable[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:
         """`pieces` are taken when somebody is free for them."""
         ...
@@ -51,6 +55,8 @@ class _Waiting:
 
 class LocalCrew:
     """`count` processes. One that dies is replaced; one that takes too long is killed."""
+
+    at_once = 1
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -90,7 +96,7 @@ class LocalCrew:
             if results is None:
                 self._drop(worker)
             yield piece, LOST if results is None else results
-        for worker in [w for w in self._workers if w.piece is not None and time.monotonic() - w.since > timeout_s]:
+        for worker in [w for w in self._workers if w.piece is not None and w.piece.limit_s(timeout_s) < time.monotonic() - w.since]:
             piece = worker.piece
             assert piece is not None
             selector.unregister(worker.stream)
@@ -109,6 +115,8 @@ class LocalCrew:
 class DaskCrew:
     """Workers of a Dask scheduler. Each has a process beside it that performs the piece, so that nothing ends the worker."""
 
+    at_once = 500  # all of them, but claims are made in parts
+
     def __init__(self, client: Client, cluster: object = None, say: Callable[[str], None] = lambda text: None) -> None:
         self.client, self._cluster, self._say = client, cluster, say
         for name in ("distributed", "distributed.client"):  # what goes wrong is told here, without tracebacks
@@ -122,7 +130,7 @@ class DaskCrew:
         ended = threading.Event()
         threading.Thread(target=self._watch, args=(ended,), daemon=True).start()
         try:
-            by_future = {self.client.submit(perform_guarded, piece, timeout_s, pure=False): piece for piece in pieces}
+            by_future = {self._submitted(piece, timeout_s): piece for piece in pieces}
             for future in as_completed(by_future):
                 piece = by_future[future]
                 try:
@@ -136,6 +144,9 @@ class DaskCrew:
             raise _gone(str(error)) from None
         finally:
             ended.set()
+
+    def _submitted(self, piece: Piece, timeout_s: float) -> Future[list[Result] | str]:
+        return self.client.submit(perform_guarded, piece, piece.limit_s(timeout_s), pure=False)
 
     def _watch(self, ended: threading.Event) -> None:
         """Says when there is nobody to wait for."""

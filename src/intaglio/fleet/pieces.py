@@ -53,6 +53,10 @@ class Piece:
     def key(self) -> str:
         return self.jobs[0].key
 
+    def limit_s(self, of_job: float) -> float:
+        """A model may have to be built for each of the boards."""
+        return of_job * max(1, len(self.boards))
+
 
 @dataclass(frozen=True, slots=True)
 class Result:

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from intaglio.fleet.crews import Crew, Outcome
 from intaglio.fleet.jobs import missing, pieces_of
@@ -79,7 +80,7 @@ def _perform(
     while pieces:
         again: list[Piece] = []
         worked = False
-        for piece, outcome in crew.perform(_claimed(store, pieces, again, progress), plan.timeout_s):
+        for piece, outcome in crew.perform(_claimed(store, pieces, again, progress, crew.at_once), plan.timeout_s):
             worked = True
             attempts[piece.key] += 1
             results = _results(piece, outcome, plan.timeout_s)
@@ -98,20 +99,23 @@ def _perform(
         pieces = again
 
 
-def _claimed(store: Store, pieces: Iterable[Piece], later: list[Piece], progress: Progress) -> Iterator[Piece]:
+def _claimed(store: Store, pieces: Iterable[Piece], later: list[Piece], progress: Progress, at_once: int) -> Iterator[Piece]:
     """When they are about to start: without what is done by now, or being done by another run, which goes to `later`."""
-    for piece in pieces:
-        done, busy = store.claim([job.key for job in piece.jobs])
+    rest = iter(pieces)
+    while part := list(islice(rest, at_once)):
+        keys = [job.key for piece in part for job in piece.jobs]
+        done, busy = store.claim(keys)
         progress.done += len(done)
         progress.elsewhere += len(done)
-        later.extend(missing([piece], {job.key for job in piece.jobs} - busy))
-        yield from missing([piece], done | busy)
+        later.extend(missing(part, set(keys) - busy))
+        yield from missing(part, done | busy)
 
 
 def _results(piece: Piece, outcome: Outcome, timeout_s: float) -> list[Result]:
     if not isinstance(outcome, str):
         return outcome
-    reason = f"it took longer than {timeout_s:g} s" if outcome == LATE else "its process ended; run it alone to see why"
+    late = f"it took longer than {piece.limit_s(timeout_s):g} s"
+    reason = late if outcome == LATE else "its process ended; run it alone to see why"
     return [Result(job.key, outcome, reason) for job in piece.jobs]
 
 

@@ -103,6 +103,8 @@ def shared(
                 crew.free.append(slot)
                 yield slot, text, result
         now = time.monotonic()
+        if lost and client.status != "running":
+            raise _gone("the connection is lost")
         if not ended and now - looked >= LOOK_S:
             looked = now
             alive = crew.look(slot for slot, _, _ in running.values())
@@ -138,9 +140,10 @@ class _Slots:
         self._about: dict[str, About] = {}
 
     def look(self, busy: Iterable[Slot]) -> set[str]:
-        alive = set(_within(lambda: self._client.scheduler_info(n_workers=-1))["workers"])
-        if self._client.status != "running":
+        found = _within(lambda: self._client.scheduler_info(n_workers=-1))
+        if self._client.status != "running" or "workers" not in found:
             raise _gone("the connection is lost")
+        alive = set(found["workers"])
         self.free = deque(slot for slot in self.free if slot.address in alive)
         taken = [*self.free, *(slot for slot in busy if slot.address in alive)]
         if new := sorted(alive - set(self._about) - {slot.address for slot in taken}):

@@ -86,7 +86,7 @@ class Store:
         if not create and not path.is_file():
             hint = "`intaglio fleet FILE` makes one"
             raise UserError("no-store", f"{quoted(str(folder), 200)} has no results of a fleet", hint=hint)
-        with self._writing():
+        with self._writing() if create else self.reading():
             if create:
                 (folder / "packages").mkdir(parents=True, exist_ok=True)
             self._open = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
@@ -108,6 +108,14 @@ class Store:
             for statement in (*(_FROM_1 if found == 1 else "").split(";"), *_TABLES.split(";"), f"PRAGMA user_version={FORMAT}"):
                 self._open.execute(statement)
         self._open.execute("COMMIT")
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            hint = "it is damaged, or no table of `intaglio fleet`; a copy, or a file of `--export`, can be compared too"
+            raise ToolError("bad-store", f"{quoted(str(self.folder / FILE), 200)} cannot be read: {error}", hint=hint) from None
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -44,11 +44,12 @@ from intaglio.options import kinds
 from intaglio.options.entries import each_of_lists
 from intaglio.options.reading import request_of_keywords
 from intaglio.options.request import OPTIONS, Request
-from intaglio.project.fleet import JOBS, OF_FLEET, Cell, FleetPlan, boards_of, matching, place_name
+from intaglio.project.fleet import CLUSTERS, JOBS, OF_FLEET, Cell, FleetPlan, boards_of, matching, place_name
 from intaglio.project.products import NO_WISH, Wish, check_kinds
 from intaglio.report.budgets import limits_of, read_budgets
 from intaglio.targets.board import all_boards
-from intaglio.targets.target import find_target
+from intaglio.targets.deployment import ARENAS, CODE, IO
+from intaglio.targets.target import find_target, optimized
 
 NAME = "intaglio.toml"
 HINT = "see docs/guides/project.md"
@@ -91,18 +92,21 @@ class ProjectFile:
     fleet: FleetPlan | None = None
 
 
-def read_project(path: Path, overrides: Sequence[str] = ()) -> ProjectFile:
-    """`overrides`: `packages.digits-board.quantize=int16x8`, values as in TOML, or text."""
+def read_project(path: Path, overrides: Sequence[str] = (), *, fleet: bool = False) -> ProjectFile:
+    """`fleet`: for `intaglio fleet`, which needs that section. `overrides`: `packages.digits-board.quantize=int16x8`, values as in
+    TOML, or text."""
     try:
         table: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        hint = f"write one, or name it with `--file`; {HINT}"
+        hint = f"write one, or name {'another: `intaglio fleet FILE`' if fleet else 'it with `--file`'}; {HINT}"
         raise UserError("no-project", f"cannot read {quoted(str(path), 200)}: {error.strerror}", hint=hint) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError("bad-project", f"{quoted(path.name)} is not TOML: {error}", hint=HINT) from None
     for text in overrides:
         _override(table, text)
     read = _Reader(path, table)
+    if fleet:
+        read.check_fleet()
     return ProjectFile(path, read.jobs(), read.firmware(), read.fleet())
 
 
@@ -134,6 +138,11 @@ class _Reader:
         self._check(self._defaults, KEYWORDS, "defaults")
         self._models, self._packages, self._firmware = (self._tables(table, name) for name in SECTIONS[1:4])
         self._fleet = self._section(table, "fleet")
+
+    def check_fleet(self) -> None:
+        if not self._fleet:
+            hint = "add `[fleet]` with `boards = [...]`, or `targets`; see docs/guides/fleet.md"
+            raise self._error("it has no `[fleet]`", hint)
 
     def jobs(self) -> tuple[Job, ...]:
         for name, model in self._models.items():
@@ -249,9 +258,10 @@ class _Reader:
         self._check(told, OF_FLEET, "fleet")
         models, lost = matching(self._names(told, "models", ["*"]), list(self._models))
         boards, none = boards_of(self._names(told, "boards", []), self._root)
-        for what, names, known in (("model", lost, list(self._models)), ("board", none, list(all_boards()))):
-            if names:
-                raise self._error(f"`fleet` names the {what} {quoted(names[0])}, which is not there", _near(names[0], known))
+        if lost:
+            raise self._error(f"`fleet` names the model {quoted(lost[0])}, which is not there", _near(lost[0], self._models))
+        if none:
+            raise self._no_board(none[0])
         targets = self._targets(told)
         places = [*((board, True) for board in boards), *((target, False) for target in targets)]
         if not models or not places:
@@ -262,6 +272,10 @@ class _Reader:
         if not isinstance(quick, bool):
             raise self._error("`quick` of `fleet` is neither `true` nor `false`", "write it without quotes")
         variants = self._tables(told, "variants") or {"": {}}
+        clusters = self._tables(told, "cluster")
+        for name in clusters:
+            if name not in CLUSTERS:
+                raise self._error(f"`fleet.cluster` has the unknown kind {quoted(name)}", _near(name, CLUSTERS))
         cells = tuple(
             self._cell(model, variant, options, place, board)
             for model in models
@@ -276,8 +290,18 @@ class _Reader:
             int(self._number(told, "retries", 2, 0, 100)),
             self._number(told, "timeout", 900, 1, 1e6),
             self._budget(told.get("budget"), "fleet"),
-            self._tables(told, "cluster"),
+            clusters,
         )
+
+    def _no_board(self, name: str) -> UserError:
+        if name.endswith(".toml"):
+            what = f"`fleet` names the board file {quoted(name)}, which does not exist"
+            return self._error(what, f"paths begin at the folder of the project file, {quoted(str(self._root.absolute()), 200)}")
+        if any(sign in name for sign in "*?[!"):
+            return self._error(f"no board matches {quoted(name)} of `fleet`", "`intaglio boards` lists them")
+        near = get_close_matches(name, list(all_boards()), 1)
+        hint = f"did you mean `{near[0]}`?" if near else "`intaglio boards` lists those that are known; or name a file `NAME.toml`"
+        return self._error(f"`fleet` names the board {quoted(name)}, which is not there", hint)
 
     def _targets(self, told: Mapping[str, object]) -> list[str]:
         """A name that is not there is said now, not by every job."""
@@ -314,6 +338,11 @@ class _Reader:
         made = self._request(model, Path("package"), given, where)
         try:
             made.quantization()
+            for key, words in (("arena", ARENAS), ("io", IO), ("code", CODE)):
+                if (word := getattr(made, key)) not in words:
+                    what = f"unknown value {quoted(word)} of `{key}`"
+                    raise UserError("bad-option", what, hint=f"values: {', '.join(words)}")
+            optimized(find_target(made.target or "host"), made.optimize)
         except UserError as error:  # a value that no job could take
             raise self._error(f"{error.message}, in `{where}`", error.hint) from None
         return Cell(model, variant, place_name(place), board, made, str(self._models[model].get("sha256", "")))

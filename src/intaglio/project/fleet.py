@@ -28,6 +28,7 @@ from pathlib import Path
 from intaglio.options.request import Request
 from intaglio.targets.board import all_boards, find_board
 
+CLUSTERS = ("local", "slurm", "ssh", "kubernetes")
 JOBS = ("fit", "compile", "validate", "profile")
 OF_FLEET = ("models", "boards", "targets", "jobs", "quick", "store", "retries", "timeout", "budget", "variants", "cluster")
 
@@ -79,4 +80,4 @@ def place_name(place: str) -> str:
     return Path(place).stem if place.endswith(".toml") else place
 
 
-__all__ = ["JOBS", "OF_FLEET", "Cell", "FleetPlan", "boards_of", "matching", "place_name"]
+__all__ = ["CLUSTERS", "JOBS", "OF_FLEET", "Cell", "FleetPlan", "boards_of", "matching", "place_name"]
