@@ -83,7 +83,8 @@ def test_attributes_are_plain_numbers_for_protobuf(trees: Any, tmp_path: Path, m
         return usual(self, *given, **attributes)
 
     monkeypatch.setattr(ModelComponentContainer, "add_node", add)
-    save_object(trees(max_iter=2, max_depth=3).fit(holes(X[:200]), Y[:200]), (X[:50],), tmp_path)
+    with pytest.importorskip("threadpoolctl").threadpool_limits(1):
+        save_object(trees(max_iter=2, max_depth=3).fit(holes(X[:200]), Y[:200]), (X[:50],), tmp_path)
     assert set(seen) <= {int, float, str, bytes}
 
 
