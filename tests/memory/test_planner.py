@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intaglio.memory import planner
 from intaglio.memory.lifetimes import Buffer
 from intaglio.memory.planner import lower_bound, place_buffers
 
@@ -62,3 +64,11 @@ def test_buffers_meet_where_both_are_alive() -> None:
     assert early.meets(late) and late.meets(early) and early.meets(early)
     behind = Buffer("behind", 1, 3, 3)
     assert not early.meets(behind) and not behind.meets(early)
+
+
+def test_the_exact_search_finds_what_no_order_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And proves it, in steps of the alignment."""
+    monkeypatch.setattr(planner._Packing, "climb", lambda self, starts, goal: starts[0])
+    lives = [(80, 5, 1), (32, 4, 2), (16, 1, 4), (32, 3, 2), (96, 2, 1), (32, 0, 4), (80, 3, 3)]
+    assert place_buffers(buffers(lives), 16, search=False).bytes == 272
+    assert place_buffers(buffers(lives), 16) == planner.Plan(256, 256)
