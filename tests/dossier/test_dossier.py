@@ -133,15 +133,15 @@ def test_code_that_does_not_run_is_not_covered(digits: Path, tmp_path: Path) -> 
     manifest = read_manifest(digits)
     before = coverage_of(tmp_path / "p", manifest)
     assert before.reason == ""
-    assert before.statement_share > 0.9
+    assert before.statement_share is not None and before.statement_share > 0.9 and before.branch_share is not None
     source = tmp_path / "p" / "src" / "digits.c"
     extra = "int digits_dead(int x);\nint digits_dead(int x)\n{\n    if (x > 3)\n        return 7;\n    return x;\n}\n"
     source.write_text(source.read_text() + extra)
     after = coverage_of(tmp_path / "p", manifest)
     lines = {f.file: f.lines for f in after.files}
     assert lines["src/digits.c"] == {f.file: f.lines for f in before.files}["src/digits.c"] + 4
-    assert after.statement_share < before.statement_share
-    assert after.branch_share < before.branch_share
+    assert after.statement_share is not None and after.statement_share < before.statement_share
+    assert after.branch_share is not None and after.branch_share < before.branch_share
 
 
 def test_names_of_a_model_stay_text(digits: Path) -> None:
@@ -178,7 +178,7 @@ def test_mistakes_are_told(digits: Path, intaglio: Intaglio, tmp_path: Path) -> 
 def test_a_network_that_checks_itself_is_covered(intaglio: Intaglio, tmp_path: Path) -> None:
     package = api.compile(DIGITS, output=tmp_path / "p", safety=("golden", "crc", "canary", "step"))
     found = coverage_of(package.folder, package.manifest)
-    assert not found.reason and found.statement_share > 0.8
+    assert not found.reason and found.statement_share is not None and found.statement_share > 0.8
     assert not any(f.file.endswith("_golden.c") for f in found.files)
     (package.folder / "src" / "digits_static.c").write_text("int broken(void) { return missing(); }\n")
     broken = coverage_of(package.folder, package.manifest)
@@ -219,3 +219,38 @@ def test_the_decisions_of_a_network_are_in_its_coverage(firmware: Path, tmp_path
         pytest.skip("there is no clang 18 or later with llvm-cov and its run-time library")
     found = coverage_of(firmware, read_manifest(firmware))
     assert not found.reason and found.conditions and found.covered and found.conditions >= found.covered
+
+
+def test_a_package_with_parts_missing_is_refused(firmware: Path, intaglio: Intaglio, tmp_path: Path) -> None:
+    for part in ("src", "ir"):
+        broken = tmp_path / f"without-{part}"
+        shutil.copytree(firmware, broken)
+        shutil.rmtree(broken / part)
+        said = intaglio("dossier", broken, "-o", tmp_path / "d", "--no-run")
+        assert said.code == 2 and "not-whole" in said.err and f"`{part}/" in said.err
+        assert not (tmp_path / "d" / "index.html").exists()
+
+
+def test_damaged_test_vectors_are_told(firmware: Path, intaglio: Intaglio, tmp_path: Path) -> None:
+    broken = tmp_path / "p"
+    shutil.copytree(firmware, broken)
+    path = broken / "test" / "in0.npy"
+    path.write_bytes(path.read_bytes()[:9])
+    said = intaglio("validate", broken)
+    assert said.code == 2 and "the test vector `in0.npy` is damaged" in said.err
+    assert intaglio("dossier", broken, "-o", tmp_path / "d", "--no-run").code == 1
+
+
+def test_coverage_that_was_not_measured_is_no_number(firmware: Path, intaglio: Intaglio, tmp_path: Path) -> None:
+    said = intaglio("dossier", firmware, "-o", tmp_path / "d", "--no-run", "--json")
+    found = json.loads(said.out)
+    assert said.code == 0 and found["statement_coverage"] is None and found["branch_coverage"] is None
+
+
+def test_what_is_wrong_is_said_with_the_exit_code(firmware: Path, intaglio: Intaglio, tmp_path: Path) -> None:
+    broken = tmp_path / "p"
+    shutil.copytree(firmware, broken)
+    source = next((broken / "src").glob("*_kernels_0.c"))
+    source.write_text(source.read_text() + "/* . */\n")
+    said = intaglio("dossier", broken, "-o", tmp_path / "d", "--no-run")
+    assert said.code == 1 and "exit code 1: files differ from the manifest" in said.err

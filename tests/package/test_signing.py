@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 import intaglio as compiler
 from intaglio.package.ownership import SIGNATURE, file_digest
@@ -17,8 +18,8 @@ from intaglio.package.sbom import SBOM
 from support.commands import DIGITS, DIGITS_DATA, Intaglio
 
 
-def keys(folder: Path, name: str = "key") -> tuple[Path, Path]:
-    private = ec.generate_private_key(ec.SECP256R1())
+def keys(folder: Path, name: str = "key", private: Any = None) -> tuple[Path, Path]:
+    private = private or ec.generate_private_key(ec.SECP256R1())
     pem, plain = serialization.Encoding.PEM, serialization.NoEncryption()
     own, public = folder / f"{name}.pem", folder / f"{name}.pub"
     own.write_bytes(private.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
@@ -110,6 +111,15 @@ def test_keys_that_are_none(copy: Path, tmp_path: Path, intaglio: Intaglio) -> N
     said = intaglio("verify", copy, "--key", tmp_path / "text.pem")
     assert said.code == 2 and "error[bad-key]" in said.err
     assert intaglio("verify", tmp_path).code == 2
+
+
+def test_keys_of_another_kind_are_refused(copy: Path, tmp_path: Path, intaglio: Intaglio) -> None:
+    """Those of slots are Ed25519."""
+    own, public = keys(tmp_path, "slots", ed25519.Ed25519PrivateKey.generate())
+    said = intaglio("compile", DIGITS, "-o", tmp_path / "p", "--sign", own, "--stop-after", "package")
+    assert said.code == 2 and "a key of another kind" in said.err and "elliptic curve" in said.err and not (tmp_path / "p").exists()
+    said = intaglio("verify", copy, "--key", public)
+    assert said.code == 2 and "a key of another kind" in said.err
 
 
 def test_a_signed_package_stays_current_and_can_be_replaced(tmp_path: Path, intaglio: Intaglio) -> None:

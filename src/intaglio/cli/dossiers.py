@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from intaglio.cli.terminal import note, print_json
+from intaglio.dossier.coverage import percent
 from intaglio.dossier.facts import Dossier, Wanted, gather
 from intaglio.dossier.write import as_json, write_dossier
 from intaglio.errors import ToolError, UserError, quoted
@@ -30,8 +31,20 @@ def dossier_words(package: Path, output: Path | None, wanted: Wanted, pdf: bool,
         print_json(as_json(made))
     else:
         _summary(made, folder)
-    right = made.memory.ok and made.whole and (made.validation is None or made.validation.ok)
-    return 0 if right and not made.coverage.failed else 1
+    wrong = _wrong(made)
+    if wrong:
+        note(f"exit code 1: {'; '.join(wrong)}")
+    return 1 if wrong else 0
+
+
+def _wrong(d: Dossier) -> list[str]:
+    """What a reader of the dossier has to know first."""
+    found = [] if d.memory.ok else ["the memory map is not proven"]
+    if not d.whole:
+        found.append("files differ from the manifest (`intaglio verify` lists them)")
+    if d.validation is not None and not d.validation.ok:
+        found.append("the package does not agree with its reference")
+    return found + ([f"coverage: {d.coverage.reason}"] if d.coverage.failed else [])
 
 
 def _browser() -> str:
@@ -61,6 +74,6 @@ def _summary(d: Dossier, folder: Path) -> None:
     else:
         print(f"time: no bound: {t.reason or next((b.reason for b in t.layers if b.cycles is None), '')}")
     c = d.coverage
-    shares = f"{100 * c.statement_share:.1f} % of statements, {100 * c.branch_share:.1f} % of branches"
+    shares = f"{percent(c.statement_share)} of statements, {percent(c.branch_share)} of branches"
     print(f"coverage: {c.reason or shares}")
     print(f"dossier: {folder / 'index.html'}")

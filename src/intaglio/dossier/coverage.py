@@ -54,16 +54,21 @@ class Coverage:
         return bool(self.compiler and self.reason)
 
     @property
-    def statement_share(self) -> float:
+    def statement_share(self) -> float | None:
         return _share(sum(f.ran for f in self.files), sum(f.lines for f in self.files))
 
     @property
-    def branch_share(self) -> float:
+    def branch_share(self) -> float | None:
         return _share(sum(f.taken for f in self.files), sum(f.branches for f in self.files))
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0
+def _share(part: int, whole: int) -> float | None:
+    """None: there is nothing to cover, or nothing was measured."""
+    return part / whole if whole else None
+
+
+def percent(share: float | None) -> str:
+    return "none" if share is None else f"{100 * share:.1f} %"
 
 
 def coverage_of(folder: Path, manifest: Manifest) -> Coverage:

@@ -15,7 +15,7 @@ from intaglio.dossier.memory import MemoryProof, program_of, prove
 from intaglio.dossier.numerics import ErrorBound, numeric_bounds
 from intaglio.dossier.timing import TimeBounds, time_bounds
 from intaglio.dossier.trace import Trace, binary_of, trace
-from intaglio.errors import IntaglioError, UserError
+from intaglio.errors import IntaglioError, UserError, counted, quoted
 from intaglio.ir.files import read_network
 from intaglio.ir.offload import flat_nodes
 from intaglio.ir.text import Network
@@ -94,6 +94,10 @@ def gather(folder: Path, wanted: Wanted, say: Callable[[str], None]) -> Dossier:
     manifest = package.manifest
     if manifest.opencl is not None:
         raise UserError("no-dossier", "packages for OpenCL have no dossier", hint="compile for the processor that runs the network")
+    verdict = verify_package(folder, None)
+    if gone := [path for path in verdict.missing if path.startswith(("src/", "include/", "ir/", "test/"))]:
+        what = f"{counted(len(gone), 'file')} of the package {'is' if len(gone) == 1 else 'are'} missing, such as {quoted(gone[0])}"
+        raise UserError("not-whole", what, hint="`intaglio verify` lists them; compile the model again")
     network = _network(folder, manifest)
     target = target_of(manifest)
     program = program_of(network, manifest, target)
@@ -114,7 +118,7 @@ def gather(folder: Path, wanted: Wanted, say: Callable[[str], None]) -> Dossier:
     binary = binary_of(folder, manifest)
     return Dossier(
         manifest, file_digest(folder / MANIFEST), "" if binary is None else binary.relative_to(folder).as_posix(),
-        "" if binary is None else file_digest(binary), verify_package(folder, None).ok, _requirements(network, manifest), traced,
+        "" if binary is None else file_digest(binary), verdict.ok, _requirements(network, manifest), traced,
         numerics, memory, timing, kernels, covered, validation, note, _tools(manifest, covered),
     )  # fmt: skip
 

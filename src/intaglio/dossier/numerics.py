@@ -12,6 +12,7 @@ from intaglio.frontends.reading import read_source
 from intaglio.ir.graph import Array, Graph
 from intaglio.ir.operator import BadOperator
 from intaglio.package.manifest import Manifest
+from intaglio.package.selftest import stored_vector
 from intaglio.package.vectors import random_inputs
 from intaglio.run.error_bounds import Known, some_error_bounds
 
@@ -76,6 +77,6 @@ def _inputs(folder: Path, graph: Graph) -> list[Array]:
     arrays = []
     for n, value in enumerate(graph.inputs):
         path = folder / "test" / f"in{n}.npy"
-        array = np.load(path, allow_pickle=False) if path.is_file() else random_inputs([value.type], 0)[0]
+        array = stored_vector(path) if path.is_file() else random_inputs([value.type], 0)[0]
         arrays.append(array.reshape(value.shape))
     return arrays

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
+from intaglio.dossier.coverage import percent
 from intaglio.dossier.facts import Dossier
 from intaglio.dossier.memory import bytes_of
 
@@ -217,7 +218,7 @@ def _tests(d: Dossier) -> str:
         (f.file, f.lines, f.ran, f"{100 * f.ran / max(1, f.lines):.1f} %", f.branches, f.taken, _spans(f.missing)) for f in c.files
     ]
     text += _table(("file", "lines", "ran", "statements", "branches", "taken", "lines that did not run"), rows, (0, 6))
-    shares = f"Statements {100 * c.statement_share:.1f} %, branches {100 * c.branch_share:.1f} %"
+    shares = f"Statements {percent(c.statement_share)}, branches {percent(c.branch_share)}"
     text += f"<p>{shares}, {c.runs} runs, {html.escape(c.compiler)}.</p>"
     if c.conditions is None:
         return text + "<p>MC/DC: not measured: it needs gcc 14 or later, or clang 18 or later with llvm-cov.</p>"

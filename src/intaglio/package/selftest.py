@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from intaglio.errors import UserError, printable, quoted
 from intaglio.ir.graph import Array
 from intaglio.ir.types import DType
 from intaglio.ops.base import widen
@@ -40,12 +41,22 @@ def write_selftest(manifest: Manifest, folder: Path, *, without: bool = False) -
     else:
         for stem, infos in (("in", manifest.inputs), ("out", manifest.outputs)):
             for index, info in enumerate(infos):
-                array = np.load(folder / "test" / f"{stem}{index}.npy", allow_pickle=False)
+                array = stored_vector(folder / "test" / f"{stem}{index}.npy")
                 lines += ["", *_array(f"{manifest.name}_vector_{stem}{index}", np.ascontiguousarray(array))]
                 if stem == "out" and DType(info.dtype).is_float:
                     lines.append(f"#define {upper}_TOLERANCE_{index} {_tolerance(array, info)}")
     (folder / "src" / f"{manifest.name}_vectors.h").write_text("\n".join([*lines, ""]), encoding="ascii")
     return reason
+
+
+def stored_vector(path: Path) -> Array:
+    """A test vector of a package, which somebody may have damaged."""
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (ValueError, EOFError, OSError) as error:
+        hint = "compile the model again; `intaglio verify` lists what has changed"
+        what = f"the test vector {quoted(path.name)} is damaged: {printable(str(error), 120)}"
+        raise UserError("bad-package", what, hint=hint) from None
 
 
 def _array(name: str, array: Array) -> list[str]:

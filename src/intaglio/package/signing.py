@@ -42,7 +42,7 @@ def sign_package(folder: Path, key: Path) -> None:
     config = hashing.Config().set_ignored_paths(paths=_unsigned(folder, _contents(folder)), ignore_git_paths=False)
     try:
         signer = signing.Config().use_elliptic_key_signer(private_key=key, password=os.environ.get(PASSWORD) or None)
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, AttributeError) as error:  # the last: a key that has no curve
         hint = f"it must be a private key of an elliptic curve, as PEM; {_KEY_HINT}; `{PASSWORD}` has its password"
         raise UserError("bad-key", f"{quoted(str(key), 200)} is not a key to sign with: {_first(error)}", hint=hint) from None
     signer.set_hashing_config(config).sign(folder, folder / SIGNATURE)
@@ -79,7 +79,7 @@ def _fault_of_signature(folder: Path, key: Path, contents: Contents) -> str:
     config = hashing.Config().set_ignored_paths(paths=_unsigned(folder, contents), ignore_git_paths=False)
     try:
         verifier = verifying.Config().use_elliptic_key_verifier(public_key=key)
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, OSError, AttributeError) as error:  # the last: a key that has no curve
         hint = "it must be a public key of an elliptic curve, as PEM: `openssl ec -in KEY.pem -pubout -out PUBLIC.pem`"
         raise UserError("bad-key", f"{quoted(str(key), 200)} is not a public key: {_first(error)}", hint=hint) from None
     try:
@@ -115,4 +115,6 @@ def _library(part: str) -> ModuleType:
 
 
 def _first(error: Exception) -> str:
+    if isinstance(error, AttributeError):
+        return "it is a key of another kind"
     return (str(error).strip().splitlines() or [""])[0][:200]

@@ -12,6 +12,7 @@ import numpy as np
 from intaglio.ir.files import read_ir
 from intaglio.ir.graph import Array
 from intaglio.package.manifest import LayerInfo
+from intaglio.package.selftest import stored_vector
 from intaglio.package.vectors import random_inputs
 from intaglio.run.board_cycles import Stall
 from intaglio.run.host import fitted
@@ -121,7 +122,7 @@ def stored_inputs(package: LoadedPackage) -> list[Array]:
     folder = package.folder / "test"
     files = [folder / f"in{i}.npy" for i in range(len(package.manifest.inputs))]
     if all(f.is_file() for f in files):
-        arrays = [np.load(f, allow_pickle=False) for f in files]
+        arrays = [stored_vector(f) for f in files]
         if package.sizes:  # the first of what is there for the largest
             cuts = [tuple(slice(0, n) for n in info.shape) for info in package.manifest.inputs]
             arrays = [np.ascontiguousarray(a[cut]) for a, cut in zip(arrays, cuts, strict=True)]
