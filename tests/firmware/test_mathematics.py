@@ -161,7 +161,7 @@ def test_memory_functions(tmp_path: Path) -> None:
 
 
 def test_what_the_error_function_leaves_of_one(library: ctypes.CDLL) -> None:
-    """With all digits, down to the least number that there is."""
+    """With all digits, down to the smallest number of the type."""
     x = np.concatenate([np.linspace(-5, 10.5, 3101), [0.0, 1e-20, -1e-20, 30.0, -30.0, math.inf, -math.inf]])
     single = x.astype(np.float32)
     assert ulps(called(library, "erfc", single), np.array([math.erfc(v) for v in single])) <= 6

@@ -119,7 +119,7 @@ class DaskCrew:
 
     def __init__(self, client: Client, cluster: object = None, say: Callable[[str], None] = lambda text: None) -> None:
         self.client, self._cluster, self._say = client, cluster, say
-        for name in ("distributed", "distributed.client"):  # what goes wrong is told here, without tracebacks
+        for name in ("distributed", "distributed.client"):  # our own messages say what went wrong, without tracebacks
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
     def perform(self, pieces: Iterable[Piece], timeout_s: float) -> Iterator[tuple[Piece, Outcome]]:

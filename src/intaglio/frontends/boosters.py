@@ -201,7 +201,7 @@ def _lightgbm(model: Any) -> tuple[Sums, str]:
     if told.get("average_output"):  # `rf`
         factor /= max(1, len(told["tree_info"]) // targets)
     made = Trees()
-    zeros: dict[int, bool] = {}  # features: a zero means that there is no number
+    zeros: dict[int, bool] = {}  # by feature: does a zero count as missing?
     for n, tree in enumerate(told["tree_info"]):
         made.root(_lightgbm_tree(model, made, tree["tree_structure"], n % targets, zeros))
     features = int(told["max_feature_idx"]) + 1

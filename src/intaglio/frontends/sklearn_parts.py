@@ -55,7 +55,7 @@ def _one_hot(usual: Converter) -> Converter:
 
 
 def _checked(model: Any, op: str, container: Any) -> dict[str, str]:
-    """A name for the check of a column, which is told when it fails."""
+    """A name for the check of a column; the message says it when the check fails."""
     if op != "OneHotEncoder" or model.handle_unknown != "error":
         return {}
     n = sum(node.name.startswith(CHECK) for node in container.nodes)

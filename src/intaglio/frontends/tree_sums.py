@@ -67,7 +67,7 @@ class Trees:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Numbers that mean that there is none, within `reach`, in these columns or in all."""
+    """A number that counts as missing, with all within `reach` of it, in these columns or in all."""
 
     value: float
     reach: float = 0.0

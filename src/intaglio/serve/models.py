@@ -344,7 +344,7 @@ class Models:
         return []
 
     def ignored(self, names: Iterable[str]) -> None:
-        """Parameters of requests that mean nothing here: each is told once."""
+        """Parameters of requests that have no effect here: the log names each once."""
         for name in names:
             if name not in self._ignored and len(self._ignored) < MOST_IGNORED:
                 self._ignored.add(name)
